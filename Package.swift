@@ -1,0 +1,58 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// One set of settings for every target: the Swift 6 language mode comes with the tools version.
+let settings: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+    .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+let package = Package(
+    name: "tidings",
+    products: [
+        .library(name: "TidingsSQLite", targets: ["TidingsSQLite"]),
+        .library(name: "PersistentHistory", targets: ["PersistentHistory"]),
+        .library(name: "TidingsTestKit", targets: ["TidingsTestKit"]),
+        .executable(name: "tidings", targets: ["TidingsCommand"]),
+        .executable(name: "TidingsBenchmarks", targets: ["TidingsBenchmarks"]),
+    ],
+    targets: [
+        .systemLibrary(
+            name: "CTidingsSQLite",
+            pkgConfig: "sqlite3",
+            providers: [.apt(["libsqlite3-dev"])]
+        ),
+        .target(
+            name: "TidingsSQLite",
+            dependencies: ["CTidingsSQLite"],
+            swiftSettings: settings + [.strictMemorySafety()]
+        ),
+        .target(
+            name: "PersistentHistory",
+            dependencies: ["TidingsSQLite"],
+            swiftSettings: settings
+        ),
+        .target(
+            name: "TidingsTestKit",
+            dependencies: ["TidingsSQLite", "PersistentHistory"],
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "TidingsCommand",
+            dependencies: ["PersistentHistory", "TidingsSQLite"],
+            swiftSettings: settings
+        ),
+        .executableTarget(
+            name: "TidingsBenchmarks",
+            dependencies: ["PersistentHistory", "TidingsSQLite", "CTidingsSQLite"],
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "TidingsSQLiteTests",
+            dependencies: ["TidingsSQLite", "TidingsTestKit"],
+            swiftSettings: settings
+        ),
+    ]
+)

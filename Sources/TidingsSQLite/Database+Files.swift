@@ -1,0 +1,71 @@
+internal import CTidingsSQLite
+internal import Glibc
+
+extension Database {
+    /// The names of the two files beside a database in write-ahead mode.
+    package static func companions(of path: String) -> [String] { [path + "-wal", path + "-shm"] }
+
+    /// Reports what SQLite would only call "unable to open database file", with the remedy.
+    static func checkFiles(path: String, access: OpenOptions.Access) throws(SQLiteError) {
+        guard path != ":memory:", !path.isEmpty else { return }
+        let parent = directory(of: path)
+        guard let directoryMode = mode(of: parent) else {
+            throw SQLiteError(.cannotOpen, "cannot open \(path): there is no directory \(parent): create it first")
+        }
+        guard directoryMode & S_IFMT == S_IFDIR else {
+            throw SQLiteError(.cannotOpen, "cannot open \(path): \(parent) is not a directory")
+        }
+        guard let fileMode = mode(of: path) else {
+            guard access == .create else {
+                throw SQLiteError(.cannotOpen, "there is no file \(path): check the path, or ask for it to be created")
+            }
+            guard unsafe Glibc.access(parent, W_OK) == 0 else {
+                throw SQLiteError(.cannotOpen, "cannot create \(path): no permission to write in \(parent)")
+            }
+            return
+        }
+        guard fileMode & S_IFMT != S_IFDIR else {
+            throw SQLiteError(.cannotOpen, "cannot open \(path): it is a directory")
+        }
+        guard unsafe Glibc.access(path, R_OK) == 0 else {
+            throw SQLiteError(.cannotOpen, "cannot open \(path): no permission to read it")
+        }
+        guard unsafe access == .readOnly || Glibc.access(path, W_OK) == 0 else {
+            throw SQLiteError(
+                .readOnly, "cannot open \(path) for writing: the file or its file system is read-only for this user")
+        }
+    }
+
+    /// The directory part of a path; `.` where it has none.
+    package static func directory(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+
+    /// True where the file exists.
+    package static func exists(_ path: String) -> Bool { mode(of: path) != nil }
+
+    private static func mode(of path: String) -> mode_t? {
+        var status = stat()
+        return unsafe stat(path, &status) == 0 ? status.st_mode : nil
+    }
+
+    /// The name of the network file system on which the path lies; nil for a local one.
+    ///
+    /// Write-ahead logging needs memory shared between all who open the file, which no network offers.
+    /// [WAL](https://www.sqlite.org/wal.html), numbers from statfs(2).
+    package static func networkFilesystem(of path: String) -> String? {
+        switch unsafe tidings_filesystem_type(exists(path) ? path : directory(of: path)) {
+        case 0x6969: "NFS"
+        case 0x517B: "SMB"
+        case 0xFF53_4D42: "CIFS"
+        case 0xFE53_4D42: "SMB2"
+        case 0x0102_1997: "9P"
+        case 0x5346_414F: "AFS"
+        case 0x00C3_6400: "Ceph"
+        case 0x0116_1970: "GFS2"
+        case 0x7461_636F: "OCFS2"
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,399 @@
+internal import CTidingsSQLite
+
+/// One connection to a database, lent to a closure on the connection's own thread.
+///
+/// Not Sendable: the compiler keeps it inside the closure that received it.
+///
+/// [Database connection handle](https://www.sqlite.org/c3ref/sqlite3.html)
+@safe
+public final class Database {
+    /// Owned: closed by ``close()`` or in `deinit`.
+    private(set) var handle: OpaquePointer?
+    /// The path of the file, as it was given.
+    public let path: String
+    /// Called around statements that users run; the recorder's place. Not called for internal statements.
+    package weak var observer: (any StatementObserver)?
+    /// True while the library itself runs statements: neither policy nor observer apply.
+    package private(set) var isInternal = false
+    /// True where an error has rolled back the transaction that is still meant to be open.
+    package private(set) var isAborted = false
+
+    private let busyHandler: BusyHandler
+    private let authorizer = Authorizer()
+    private let cacheLimit: Int
+    private var cache: [String: Statement] = [:]
+    private var uses: UInt64 = 0
+    /// True between a begin and the commit or rollback that belongs to it.
+    private var isTransactionExpected = false
+    /// Objects that callbacks of this connection refer to without retaining them.
+    var callbackContexts: [AnyObject] = []
+
+    /// Opens a connection.
+    ///
+    /// Throws `cannotOpen` with the remedy where the file is missing or out of reach, `notADatabase`, `busy`.
+    package init(path: String, options: OpenOptions = OpenOptions()) throws(SQLiteError) {
+        self.path = path
+        busyHandler = BusyHandler(timeout: options.busyTimeout)
+        cacheLimit = options.statementCacheLimit
+        try Self.checkFiles(path: path, access: options.access)
+        try open(options)
+        do throws(SQLiteError) {
+            try configure(options)
+        } catch {
+            close()
+            throw error
+        }
+    }
+
+    deinit { close() }
+
+    /// Closes the connection; harmless when repeated. Statements of the cache are finalized first.
+    package func close() {
+        cache.removeAll()
+        guard let owned = unsafe handle else { return }
+        unsafe handle = nil
+        // v2: statements that someone still holds keep the file open only until they go.
+        unsafe sqlite3_close_v2(owned)
+        callbackContexts.removeAll()
+    }
+
+    private func open(_ options: OpenOptions) throws(SQLiteError) {
+        var flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
+        switch options.access {
+        case .readOnly: flags |= SQLITE_OPEN_READONLY
+        case .readWrite: flags |= SQLITE_OPEN_READWRITE
+        case .create: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+        }
+        var opened: OpaquePointer?
+        let code = unsafe sqlite3_open_v2(path, &opened, flags, nil)
+        guard code == SQLITE_OK, let connection = unsafe opened else {
+            let message = unsafe opened.map { unsafe String(cString: sqlite3_errmsg($0)) } ?? "out of memory"
+            unsafe sqlite3_close_v2(opened)
+            throw SQLiteError(extendedCode: code, message: "cannot open \(path): \(message)")
+        }
+        unsafe handle = connection
+        // Before any other statement: even a pragma can meet a lock.
+        unsafe busyHandler.install(on: connection)
+        unsafe authorizer.install(on: connection)
+    }
+
+    private func configure(_ options: OpenOptions) throws(SQLiteError) {
+        try internally { () throws(SQLiteError) in
+            if options.usesWriteAheadLog {
+                if options.access != .readOnly { try enterWriteAheadLog() }
+                var persists: Int32 = 1
+                unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_PERSIST_WAL, &persists)
+            }
+            try execute("PRAGMA synchronous = \(options.synchronous.rawValue)")
+            try execute("PRAGMA foreign_keys = \(options.enforcesForeignKeys ? "ON" : "OFF")")
+            if options.access == .readOnly { try execute("PRAGMA query_only = ON") }
+        }
+    }
+
+    private func enterWriteAheadLog() throws(SQLiteError) {
+        let mode = try first("PRAGMA journal_mode = WAL", as: String.self)
+        // An in-memory database keeps its own mode.
+        guard mode == "wal" || mode == "memory" else {
+            throw SQLiteError(
+                .cannotOpen,
+                "\(path) cannot use write-ahead logging (its journal mode stays \(mode ?? "unknown")): "
+                    + "the file system must support shared memory, and no other connection may be in a transaction")
+        }
+    }
+
+    // MARK: Statements
+
+    /// Runs SQL. Without values it may hold several statements, run one after the other; rows are discarded.
+    ///
+    /// - Parameter values: bound to the parameters in order; their number must be exact.
+    /// - Throws: ``SQLiteError``; of several statements the ones before the failing one have run.
+    public func execute<each Value: SQLiteBindable>(
+        _ sql: String, _ values: repeat each Value
+    ) throws(SQLiteError) {
+        var bindings: [any SQLiteBindable] = []
+        for value in repeat each values { bindings.append(value) }
+        if bindings.isEmpty {
+            try executeScript(sql)
+        } else {
+            let statement = try statement(sql)
+            defer { release(statement) }
+            try bind(bindings, to: statement)
+            while try statement.step() {}
+        }
+    }
+
+    /// Runs a query and returns what `body` makes of each row.
+    public func query<each Value: SQLiteBindable, Element>(
+        _ sql: String, _ values: repeat each Value, body: (Row) throws -> Element
+    ) throws -> [Element] {
+        var bindings: [any SQLiteBindable] = []
+        for value in repeat each values { bindings.append(value) }
+        let statement = try statement(sql)
+        defer { release(statement) }
+        try bind(bindings, to: statement)
+        var elements: [Element] = []
+        while try statement.step() { elements.append(try body(Row(statement: statement))) }
+        return elements
+    }
+
+    /// Runs a query and returns all values of all rows.
+    public func rows<each Value: SQLiteBindable>(
+        _ sql: String, _ values: repeat each Value
+    ) throws -> [[SQLiteValue]] {
+        try query(sql, repeat each values) { $0.values }
+    }
+
+    /// Runs a query and returns the first column of its first row; nil where there is no row.
+    public func first<each Value: SQLiteBindable, Element: SQLiteReadable>(
+        _ sql: String, _ values: repeat each Value, as type: Element.Type = Element.self
+    ) throws(SQLiteError) -> Element? {
+        var bindings: [any SQLiteBindable] = []
+        for value in repeat each values { bindings.append(value) }
+        let statement = try statement(sql)
+        defer { release(statement) }
+        try bind(bindings, to: statement)
+        return try statement.step() ? try Row(statement: statement).get(0, as: type) : nil
+    }
+
+    /// Lends a statement of the cache, reset and without bindings, to `body`: for loops that bind and step themselves.
+    public func withStatement<R>(_ sql: String, _ body: (Statement) throws -> R) throws -> R {
+        let statement = try statement(sql)
+        defer { release(statement) }
+        return try body(statement)
+    }
+
+    private func bind(_ values: [any SQLiteBindable], to statement: Statement) throws(SQLiteError) {
+        guard values.count == statement.parameterCount else {
+            throw SQLiteError(
+                .range, "the statement has \(statement.parameterCount) parameters, \(values.count) values were given",
+                sql: statement.sql)
+        }
+        var index = 1
+        for value in values {
+            try value.bind(to: statement, at: index)
+            index += 1
+        }
+    }
+
+    /// A statement of the cache that is not in use, or a new one.
+    private func statement(_ sql: String) throws(SQLiteError) -> Statement {
+        uses &+= 1
+        if let cached = cache[sql], !cached.isInUse {
+            cached.isInUse = true
+            cached.lastUse = uses
+            return cached
+        }
+        let statement = try prepare(sql)
+        statement.isInUse = true
+        statement.lastUse = uses
+        if cache[sql] == nil, !statement.changesSchema {
+            if cache.count >= cacheLimit { evict() }
+            cache[sql] = statement
+        }
+        return statement
+    }
+
+    private func release(_ statement: Statement) {
+        statement.reset()
+        statement.clearBindings()
+        statement.isInUse = false
+    }
+
+    private func evict() {
+        let oldest = cache.filter { !$0.value.isInUse }.min { $0.value.lastUse < $1.value.lastUse }
+        if let oldest { cache.removeValue(forKey: oldest.key) }
+    }
+
+    /// Prepares one statement outside the cache.
+    package func prepare(_ sql: String) throws(SQLiteError) -> Statement {
+        let (statement, tail) = try prepare(sql, from: 0)
+        guard let statement else { throw SQLiteError(.error, "no SQL statement", sql: sql) }
+        if try prepare(sql, from: tail).statement != nil {
+            throw SQLiteError(.error, "several statements where one is expected: run them one by one", sql: sql)
+        }
+        return statement
+    }
+
+    private func executeScript(_ sql: String) throws(SQLiteError) {
+        if let cached = cache[sql], !cached.isInUse {
+            let statement = try statement(sql)
+            defer { release(statement) }
+            while try statement.step() {}
+            return
+        }
+        var position = 0
+        while true {
+            let (statement, tail) = try prepare(sql, from: position)
+            guard let statement else { return }
+            guard statement.parameterCount == 0 else {
+                throw SQLiteError(
+                    .range, "the statement has \(statement.parameterCount) parameters, no values were given",
+                    sql: statement.sql)
+            }
+            while try statement.step() {}
+            position = tail
+        }
+    }
+
+    /// Prepares the statement that starts at a byte of the SQL; nil where only space and comments are left.
+    private func prepare(_ sql: String, from offset: Int) throws(SQLiteError) -> (statement: Statement?, tail: Int) {
+        var text = sql
+        var prepared: OpaquePointer?
+        var end = offset
+        authorizer.sawSchemaChange = false
+        authorizer.denial = nil
+        let code = text.withUTF8 { utf8 in
+            guard offset < utf8.count else { return SQLITE_OK }
+            return unsafe utf8.withMemoryRebound(to: CChar.self) { characters in
+                guard let base = characters.baseAddress else { return SQLITE_OK }
+                var tail: UnsafePointer<CChar>?
+                let code = unsafe sqlite3_prepare_v3(
+                    handle, base + offset, Int32(clamping: characters.count - offset),
+                    UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+                unsafe end = tail.map { unsafe $0 - base } ?? characters.count
+                return code
+            }
+        }
+        guard code == SQLITE_OK else {
+            if let denial = authorizer.denial { throw SQLiteError(.notAuthorized, denial, sql: sql) }
+            throw error(code, sql: sql)
+        }
+        guard let owned = unsafe prepared else { return (nil, end) }
+        let whole = offset == 0 && end >= sql.utf8.count
+        let own = whole ? sql : String(decoding: sql.utf8.dropFirst(offset).prefix(end - offset), as: UTF8.self)
+        return unsafe (
+            Statement(handle: owned, database: self, sql: own, changesSchema: authorizer.sawSchemaChange), end
+        )
+    }
+
+    // MARK: State
+
+    /// The rowid of the latest insert into a rowid table.
+    ///
+    /// [sqlite3_last_insert_rowid](https://www.sqlite.org/c3ref/last_insert_rowid.html)
+    public package(set) var lastInsertedRowID: Int64 {
+        get { unsafe sqlite3_last_insert_rowid(handle) }
+        set { unsafe sqlite3_set_last_insert_rowid(handle, newValue) }
+    }
+
+    /// The number of rows that the latest INSERT, UPDATE or DELETE changed, cascades and triggers left out.
+    public var changes: Int { Int(unsafe sqlite3_changes64(handle)) }
+
+    /// The number of rows changed since the connection was opened.
+    public var totalChanges: Int { Int(unsafe sqlite3_total_changes64(handle)) }
+
+    /// True inside a transaction.
+    public var isInTransaction: Bool { unsafe sqlite3_get_autocommit(handle) == 0 }
+
+    /// A number that differs whenever the file's content may have changed since it was last read: by this
+    /// connection or another.
+    ///
+    /// [SQLITE_FCNTL_DATA_VERSION](https://www.sqlite.org/c3ref/c_fcntl_begin_atomic_write.html)
+    package var dataVersion: UInt32 {
+        var version: UInt32 = 0
+        unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_DATA_VERSION, &version)
+        return version
+    }
+
+    /// Eight random bytes from SQLite's generator, which the operating system seeds.
+    package func randomInt64() -> Int64 {
+        var value: Int64 = 0
+        unsafe sqlite3_randomness(8, &value)
+        return value
+    }
+
+    /// Sets the policy that decides on the statements of users. Called when statements are prepared.
+    package func setPolicy(_ policy: @escaping (AuthorizedAction) -> AuthorizationDecision) {
+        authorizer.policy = policy
+    }
+
+    /// Why the policy refuses an action of a user; nil where it allows it.
+    func denial(of action: AuthorizedAction) -> String? {
+        guard !isInternal, case .deny(let reason)? = authorizer.policy?(action) else { return nil }
+        return reason
+    }
+
+    /// Runs statements of the library's own, to which neither policy nor observer apply.
+    package func internally<R, E: Error>(_ body: () throws(E) -> R) throws(E) -> R {
+        let outer = isInternal
+        isInternal = true
+        authorizer.isEnforcing = false
+        defer {
+            isInternal = outer
+            authorizer.isEnforcing = !outer
+        }
+        return try body()
+    }
+
+    /// The error that SQLite holds for the call that just failed. Must be read before the next call.
+    func error(_ code: Int32, sql: String?) -> SQLiteError {
+        guard let handle = unsafe handle else { return SQLiteError(.misuse, "the database is closed", sql: sql) }
+        // Where the code is not the connection's own (a misuse, say), its message would be someone else's.
+        let isCurrent = unsafe sqlite3_extended_errcode(handle) == code
+        let message = unsafe String(cString: isCurrent ? sqlite3_errmsg(handle) : sqlite3_errstr(code))
+        return SQLiteError(extendedCode: code, message: message, sql: sql)
+    }
+
+    // MARK: Transactions
+
+    /// Begins a transaction that takes the write lock at once, or a read transaction.
+    package func begin(_ statement: Statement) throws(SQLiteError) {
+        try internally { () throws(SQLiteError) in _ = try statement.step() }
+        isTransactionExpected = true
+        isAborted = false
+    }
+
+    /// Ends the transaction; on an error it is still open and must be rolled back.
+    package func commit(_ statement: Statement) throws(SQLiteError) {
+        guard !isAborted else { throw Self.abortedError }
+        try internally { () throws(SQLiteError) in _ = try statement.step() }
+        isTransactionExpected = false
+    }
+
+    /// Takes the transaction back; harmless where an error has done so already.
+    package func rollBack() {
+        isTransactionExpected = false
+        isAborted = false
+        guard isInTransaction else { return }
+        // ROLLBACK fails only where there is nothing to roll back.
+        internally { _ = try? execute("ROLLBACK") }
+    }
+
+    func willRun(_ statement: Statement) throws(SQLiteError) {
+        guard !isInternal else { return }
+        guard !isAborted else { throw Self.abortedError }
+        try observer?.willRun(statement)
+    }
+
+    func didRun(_ statement: Statement) throws(SQLiteError) {
+        guard !isInternal else { return }
+        try observer?.didRun(statement)
+    }
+
+    /// A result was left before its end: its changes, if it had any, are made.
+    func didStop(_ statement: Statement) {
+        guard !isInternal else { return }
+        observer?.didStop(statement)
+    }
+
+    func didFail(_ statement: Statement) {
+        if isTransactionExpected, !isInTransaction { isAborted = true }
+        guard !isInternal else { return }
+        observer?.didStop(statement)
+    }
+
+    private static let abortedError = SQLiteError(
+        .aborted, "an earlier error has rolled the transaction back: let the error leave the closure, then try again")
+}
+
+/// Is told of the statements that users of a connection run.
+package protocol StatementObserver: AnyObject {
+    /// Before the first step.
+    func willRun(_ statement: Statement) throws(SQLiteError)
+    /// After the last row.
+    func didRun(_ statement: Statement) throws(SQLiteError)
+    /// After an error, or where the result was not read to its end.
+    func didStop(_ statement: Statement)
+    /// After each write through a blob, and before it closes.
+    func willClose(_ blob: Blob) throws(SQLiteError)
+}
