@@ -54,5 +54,10 @@ let package = Package(
             dependencies: ["TidingsSQLite", "TidingsTestKit"],
             swiftSettings: settings
         ),
+        .testTarget(
+            name: "PersistentHistoryTests",
+            dependencies: ["PersistentHistory", "TidingsSQLite", "TidingsTestKit"],
+            swiftSettings: settings
+        ),
     ]
 )

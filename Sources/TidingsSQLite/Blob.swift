@@ -50,6 +50,9 @@ public final class Blob {
     /// Writes bytes at `offset`, inside the present length.
     public func write(_ bytes: [UInt8], at offset: Int = 0) throws(SQLiteError) {
         try checkRange(bytes.count, offset)
+        try database.observer?.willWrite(self)
+        database.writingBlob = self
+        defer { database.writingBlob = nil }
         let code = unsafe bytes.withUnsafeBytes { buffer in
             unsafe sqlite3_blob_write(handle, buffer.baseAddress, Int32(buffer.count), Int32(offset))
         }

@@ -25,6 +25,12 @@ public final class Database {
     private var uses: UInt64 = 0
     /// True between a begin and the commit or rollback that belongs to it.
     private var isTransactionExpected = false
+    /// The blob through which a write is under way.
+    package weak var writingBlob: Blob?
+    /// The count of changes as users know it, where the latest change was the library's own.
+    private var maskedChanges: Int?
+    /// Changes of the library's own in SQLite's total.
+    private var hiddenChanges = 0
     /// Objects that callbacks of this connection refer to without retaining them.
     var callbackContexts: [AnyObject] = []
 
@@ -81,8 +87,6 @@ public final class Database {
         try internally { () throws(SQLiteError) in
             if options.usesWriteAheadLog {
                 if options.access != .readOnly { try enterWriteAheadLog() }
-                var persists: Int32 = 1
-                unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_PERSIST_WAL, &persists)
             }
             try execute("PRAGMA synchronous = \(options.synchronous.rawValue)")
             try execute("PRAGMA foreign_keys = \(options.enforcesForeignKeys ? "ON" : "OFF")")
@@ -90,8 +94,9 @@ public final class Database {
         }
     }
 
-    private func enterWriteAheadLog() throws(SQLiteError) {
-        let mode = try first("PRAGMA journal_mode = WAL", as: String.self)
+    /// Switches the file to write-ahead logging.
+    package func enterWriteAheadLog() throws(SQLiteError) {
+        let mode = try internally { () throws(SQLiteError) in try first("PRAGMA journal_mode = WAL", as: String.self) }
         // An in-memory database keeps its own mode.
         guard mode == "wal" || mode == "memory" else {
             throw SQLiteError(
@@ -99,6 +104,9 @@ public final class Database {
                 "\(path) cannot use write-ahead logging (its journal mode stays \(mode ?? "unknown")): "
                     + "the file system must support shared memory, and no other connection may be in a transaction")
         }
+        // The log stays when the last connection closes, so that read-only users find it.
+        var persists: Int32 = 1
+        unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_PERSIST_WAL, &persists)
     }
 
     // MARK: Statements
@@ -277,10 +285,27 @@ public final class Database {
     }
 
     /// The number of rows that the latest INSERT, UPDATE or DELETE changed, cascades and triggers left out.
-    public var changes: Int { Int(unsafe sqlite3_changes64(handle)) }
+    public var changes: Int { maskedChanges ?? Int(unsafe sqlite3_changes64(handle)) }
 
-    /// The number of rows changed since the connection was opened.
-    public var totalChanges: Int { Int(unsafe sqlite3_total_changes64(handle)) }
+    /// The number of rows that the latest statement changed, the library's own statements included.
+    package var latestChanges: Int { Int(unsafe sqlite3_changes64(handle)) }
+
+    /// The number of rows changed since the connection was opened, those of the library's own tables left out.
+    public var totalChanges: Int { Int(unsafe sqlite3_total_changes64(handle)) - hiddenChanges }
+
+    /// Runs statements of the library's own so that no user sees a trace of them: neither in the count of changes,
+    /// in Swift or in SQL, nor in the last inserted rowid.
+    package func hidingChanges<R>(_ body: () throws -> R) throws -> R {
+        let rowID = lastInsertedRowID
+        let changed = changes
+        let total = unsafe sqlite3_total_changes64(handle)
+        defer {
+            lastInsertedRowID = rowID
+            maskedChanges = changed
+            hiddenChanges += Int(unsafe sqlite3_total_changes64(handle) - total)
+        }
+        return try body()
+    }
 
     /// True inside a transaction.
     public var isInTransaction: Bool { unsafe sqlite3_get_autocommit(handle) == 0 }
@@ -367,12 +392,14 @@ public final class Database {
 
     func didRun(_ statement: Statement) throws(SQLiteError) {
         guard !isInternal else { return }
+        if maskedChanges != nil, !statement.isReadOnly { maskedChanges = nil }
         try observer?.didRun(statement)
     }
 
     /// A result was left before its end: its changes, if it had any, are made.
     func didStop(_ statement: Statement) {
         guard !isInternal else { return }
+        if maskedChanges != nil, !statement.isReadOnly { maskedChanges = nil }
         observer?.didStop(statement)
     }
 
@@ -394,6 +421,8 @@ package protocol StatementObserver: AnyObject {
     func didRun(_ statement: Statement) throws(SQLiteError)
     /// After an error, or where the result was not read to its end.
     func didStop(_ statement: Statement)
-    /// After each write through a blob, and before it closes.
+    /// Before a write through a blob.
+    func willWrite(_ blob: Blob) throws(SQLiteError)
+    /// Before a blob closes.
     func willClose(_ blob: Blob) throws(SQLiteError)
 }

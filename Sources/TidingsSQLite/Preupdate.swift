@@ -103,7 +103,7 @@ package protocol PreupdateObserver: AnyObject {
 /// What the hook's callback refers to; kept alive by the database.
 @safe
 private final class PreupdateContext {
-    unowned let observer: any PreupdateObserver
+    let observer: any PreupdateObserver
     /// The address of the one constant that SQLite returns for values that a row does not have. Told apart from a
     /// stored NULL by identity alone.
     let absent: OpaquePointer?

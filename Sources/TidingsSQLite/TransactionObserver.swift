@@ -17,7 +17,7 @@ private struct TransactionTable {
 }
 
 private final class TransactionContext {
-    unowned let observer: any TransactionObserver
+    let observer: any TransactionObserver
     init(observer: any TransactionObserver) { self.observer = observer }
 }
 

@@ -1,0 +1,207 @@
+internal import FoundationEssentials
+internal import TidingsSQLite
+
+/// The reading side of a store: a read-only connection on a thread of its own.
+actor HistoryReader {
+    private let executor = ThreadExecutor(name: "history-read")
+    private let path: String
+    private var database: Database?
+    private var table = LayoutTable([:])
+    private var authors = InternedText()
+    private var origins = InternedText()
+    private var contextNames = InternedText()
+
+    /// The most rows that one read transaction looks at, so that a checkpoint never waits long for it.
+    private static let scanLimit: Int64 = 20_000
+    /// The most encoded bytes of a page; one transaction may be larger.
+    private static let pageBytes = 1 << 20
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    init(path: String) { self.path = path }
+
+    /// Opens the connection. Never creates the file, nor the two beside it.
+    func open(busyTimeout: Duration) throws {
+        let missing = Database.companions(of: path).filter { !Database.exists($0) }
+        guard Database.exists(path) == false || missing.isEmpty else {
+            throw HistoryError(
+                .storeUnavailable,
+                "\(path): \(missing.joined(separator: " and ")) missing, and a reader never creates them: "
+                    + "wait for a writer to open the store")
+        }
+        do {
+            let opened = try Database(path: path, options: OpenOptions(access: .readOnly, busyTimeout: busyTimeout))
+            _ = try HistorySchema.checkFormat(opened)
+            database = opened
+        } catch let error as SQLiteError {
+            throw HistoryError(error, while: "opening for reading", path: path)
+        }
+    }
+
+    func close() {
+        database?.close()
+        database = nil
+    }
+
+    /// Runs `body` in one read transaction: all that it reads is of one moment.
+    func read<R: Sendable>(_ body: (Database, StoreState) throws -> R) throws -> R {
+        guard let database else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
+        return try database.transaction(.deferred) {
+            try body(database, try StoreState.read(database))
+        }
+    }
+
+    /// Runs a user's closure in one read transaction.
+    func run<R: Sendable>(_ body: @Sendable (Database) throws -> R) throws -> R {
+        try read { database, _ in try body(database) }
+    }
+
+    // MARK: Pages
+
+    /// Reads the next page. `cursor` is nil for the first one.
+    func page(_ request: HistoryRequest, _ content: PageContent, after cursor: PageCursor?) throws -> HistoryPage {
+        do {
+            return try read { database, state in
+                let cursor = try cursor?.resumed(state, database) ?? PageCursor.first(of: request, state, database)
+                guard !cursor.isAtEnd else { return HistoryPage(transactions: [], cursor: cursor) }
+                var builder = try PageBuilder(
+                    storeID: state.storeID, layouts: layouts(database), request: request, content: content)
+                return try fill(&builder, cursor, state, database)
+            }
+        } catch let error as SQLiteError {
+            throw HistoryError(error, while: "reading history", path: path)
+        }
+    }
+
+    private func fill(
+        _ builder: inout PageBuilder, _ cursor: PageCursor, _ state: StoreState, _ database: Database
+    ) throws -> HistoryPage {
+        var next = cursor
+        let window = cursor.window(Self.scanLimit)
+        let limit = min(cursor.remaining ?? .max, builder.request.pageSize)
+        let query = try PageQuery(builder.request, window, content: builder.content)
+        var isFull = limit == 0
+        if !isFull {
+            try database.withStatement(query.sql) { statement in
+                try query.bind(to: statement)
+                while try statement.step() {
+                    let sequence = statement.row.int64(at: 0)
+                    let nonce = UInt64(bitPattern: statement.row.int64(at: 1))
+                    try add(statement.row, sequence, nonce, to: &builder, state, database)
+                    next.advance(past: sequence, nonce)
+                    isFull = builder.count >= limit || builder.byteCount >= Self.pageBytes
+                    if isFull { break }
+                }
+            }
+        }
+        if !isFull { try next.finish(window, state, database) }
+        next.deliver(builder.count)
+        return HistoryPage(transactions: builder.finish(source: self), cursor: next)
+    }
+
+    private func add(
+        _ row: Row, _ sequence: Int64, _ nonce: UInt64, to builder: inout PageBuilder, _ state: StoreState,
+        _ database: Database
+    ) throws {
+        let summary = try row.withBytes(at: 6) { bytes throws(HistoryError) in try EntitySummary(decoding: bytes) }
+        if let filter = builder.filter {
+            guard filter.mayAccept(summary) else { return }
+            if !filter.isDecidedBySummary {
+                guard try holdsMatch(row, sequence, builder, database) else { return }
+            }
+        }
+        let header = PageBuilder.Header(
+            token: state.token(sequence, nonce),
+            microseconds: row.int64(at: 2),
+            author: row.withBytes(at: 3) { authors.string($0) },
+            contextName: row.storageClass(at: 4) == .null ? nil : row.withBytes(at: 4) { contextNames.string($0) },
+            origin: row.withBytes(at: 5) { origins.string($0) },
+            summary: summary,
+            changeCount: Int(row.int64(at: 7)),
+            chunkCount: row.int64(at: 8))
+        if builder.content == .transactions {
+            builder.append(header, changes: UnsafeRawBufferPointer(start: nil, count: 0))
+        } else {
+            row.withBytes(at: 9) { builder.append(header, changes: $0) }
+        }
+    }
+
+    /// Whether one of the transaction's changes passes the filter, in whichever part it is.
+    private func holdsMatch(
+        _ row: Row, _ sequence: Int64, _ builder: PageBuilder, _ database: Database
+    ) throws -> Bool {
+        func scan(_ bytes: [UInt8], from start: Int) throws -> Bool {
+            let context = ChangeContext(
+                bytes: bytes, storeID: builder.storeID, layouts: table, filter: builder.filter, source: nil)
+            let changes = HistoryChanges(
+                context: context, range: start..<bytes.count, chunkCount: 0, sequence: sequence, nonce: 0)
+            var iterator = changes.makeAsyncIterator()
+            if start > 0 { iterator.skipVersion() }
+            return try iterator.nextInPart() != nil
+        }
+        if try scan(row.withBytes(at: 9) { Array($0) }, from: 0) { return true }
+        for chunk in 0..<row.int64(at: 8) {
+            // A byte in front, so that a chunk (which has no version) starts past zero.
+            let bytes = try chunkBytes(chunk + 1, sequence, database)
+            if try scan([RecordFormat.version] + bytes, from: 1) { return true }
+        }
+        return false
+    }
+
+    /// Reads one chunk of a large transaction, proving that the transaction is still there and still the same.
+    func chunk(
+        _ number: Int64, sequence: Int64, nonce: UInt64, of context: ChangeContext
+    ) throws -> ChangeContext {
+        let bytes = try read { database, state in
+            try state.check(state.token(sequence, nonce), database)
+            guard sequence > state.purgedSequence else {
+                throw HistoryError(
+                    .tokenExpired, "transaction \(sequence) was purged while its changes were being read: resync")
+            }
+            return try chunkBytes(number, sequence, database)
+        }
+        return ChangeContext(
+            bytes: bytes, storeID: context.storeID, layouts: context.layouts, filter: context.filter, source: self)
+    }
+
+    private func chunkBytes(_ number: Int64, _ sequence: Int64, _ database: Database) throws -> [UInt8] {
+        let key = RecordFormat.chunkKey(sequence: sequence, chunk: number)
+        let sql = "SELECT changes FROM history_chunk WHERE chunk = ?"
+        guard let bytes = try database.first(sql, key, as: [UInt8].self) else {
+            throw HistoryError(.damagedHistory, "transaction \(sequence): chunk \(number) is missing")
+        }
+        return bytes
+    }
+
+    /// The layouts that are stored now, read anew only where one was added.
+    private func layouts(_ database: Database) throws -> LayoutTable {
+        let count = try database.first("SELECT count(*) FROM history_entity", as: Int.self) ?? 0
+        if count != table.layouts.count { table = LayoutTable(try LayoutStore.readAll(database)) }
+        return table
+    }
+}
+
+/// What a page holds of each transaction.
+enum PageContent: Sendable {
+    case transactions
+    case transactionsWithChanges
+}
+
+/// One page of history: what one short read transaction returned.
+struct HistoryPage: Sendable {
+    let transactions: [HistoryTransaction]
+    let cursor: PageCursor
+}
+
+/// Text that repeats from row to row: as long as the bytes are the same, so is the string.
+struct InternedText {
+    private var bytes: [UInt8] = []
+    private var text = ""
+
+    mutating func string(_ buffer: UnsafeRawBufferPointer) -> String {
+        if buffer.count == bytes.count, bytes.elementsEqual(buffer) { return text }
+        bytes = Array(buffer)
+        text = String(decoding: buffer, as: UTF8.self)
+        return text
+    }
+}

@@ -1,0 +1,106 @@
+public import FoundationEssentials
+internal import TidingsSQLite
+
+/// One committed transaction, as history keeps it.
+public struct HistoryTransaction: Sendable {
+    /// Its place in the history.
+    public let token: HistoryToken
+    /// Who wrote. Never empty.
+    public let author: String
+    /// Which part of the author wrote, where it said so.
+    public let contextName: String?
+    /// The process and instance that wrote.
+    public let origin: HistoryOrigin
+    /// The writer's clock at the commit, in microseconds since 1970. For people: it orders nothing.
+    public let microseconds: Int64
+    /// The number of changes to objects, whatever a request filtered.
+    public let changeCount: Int
+    /// The changes in order of execution; those that passed the request's filters.
+    public let changes: HistoryChanges
+
+    /// What the transaction did to which entity.
+    let summary: EntitySummary
+
+    /// The writer's clock at the commit.
+    public var time: Date { Date(microsecondsSince1970: microseconds) }
+
+    /// The entities touched, by their newest names, in order of first appearance.
+    public var entities: [String] {
+        summary.entries.compactMap { changes.context.layouts.name(ofEntity: $0.entityID) }
+    }
+
+    /// What happened to tracked tables themselves in this transaction, in order.
+    ///
+    /// - Throws: ``HistoryError`` where history is damaged, or was purged meanwhile (`tokenExpired`).
+    public func schemaChanges() async throws -> [HistorySchemaChange] {
+        guard summary.entries.contains(where: { $0.operations.contains(.schema) }) else { return [] }
+        return try await changes.schemaChanges()
+    }
+}
+
+/// Something that happened to a tracked table itself.
+public struct HistorySchemaChange: Sendable, Hashable {
+    /// What happened.
+    public enum Kind: String, Sendable {
+        /// Tracking began; rows that were there before are not in the history.
+        case track
+        /// Tracking ended.
+        case untrack
+        /// Columns or tracking options changed.
+        case alter
+        /// The table was dropped and made anew; its rows may differ in ways that history does not tell.
+        case rebuild
+        /// The table was dropped.
+        case drop
+        /// Changes may have been missed.
+        case captureBreak = "break"
+    }
+
+    /// What happened.
+    public let kind: Kind
+    /// The entity.
+    public let entity: String
+    /// Its recorded columns from here on.
+    public let columns: [String]
+    /// More for people; empty where there is none.
+    public let detail: String
+}
+
+/// Which entities a transaction touched and how: what filters look at before anything is decoded.
+///
+/// Stored as, for each entity in order of first appearance, its number as a varint and a byte of operation bits.
+struct EntitySummary: Sendable, Hashable {
+    struct Entry: Sendable, Hashable {
+        let entityID: Int64
+        var operations: RecordFormat.Operations
+    }
+
+    var entries: [Entry] = []
+
+    init() {}
+
+    init(decoding bytes: UnsafeRawBufferPointer) throws(HistoryError) {
+        var reader = RecordReader(bytes, from: 0, to: bytes.count)
+        while !reader.isAtEnd {
+            let id = try reader.varint()
+            entries.append(
+                Entry(entityID: Int64(bitPattern: id), operations: RecordFormat.Operations(rawValue: try reader.byte())))
+        }
+    }
+
+    @inline(__always)
+    mutating func add(_ operation: RecordFormat.Operations, entityID: Int64) {
+        for index in entries.indices where entries[index].entityID == entityID {
+            if !entries[index].operations.contains(operation) { entries[index].operations.insert(operation) }
+            return
+        }
+        entries.append(Entry(entityID: entityID, operations: operation))
+    }
+
+    func encode(into buffer: RecordBuffer) {
+        for entry in entries {
+            buffer.append(varint: UInt64(bitPattern: entry.entityID))
+            buffer.append(byte: entry.operations.rawValue)
+        }
+    }
+}

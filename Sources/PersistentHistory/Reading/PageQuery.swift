@@ -1,0 +1,144 @@
+internal import FoundationEssentials
+internal import TidingsSQLite
+
+/// The SQL of a page: the window of sequences, and every filter that SQLite can decide without decoding.
+struct PageQuery {
+    let sql: String
+    private let values: [SQLiteValue]
+
+    init(_ request: HistoryRequest, _ window: ClosedRange<Int64>, content: PageContent) throws {
+        var clauses = ["sequence BETWEEN ? AND ?"]
+        var values: [SQLiteValue] = [.integer(window.lowerBound), .integer(window.upperBound)]
+
+        func add(_ clause: String, _ more: [SQLiteValue]) {
+            clauses.append(clause)
+            values += more
+        }
+        func list(_ count: Int) -> String { "(" + Array(repeating: "?", count: count).joined(separator: ", ") + ")" }
+
+        if let authors = request.authors {
+            add("author IN \(list(authors.count))", authors.sorted().map { .text($0) })
+        }
+        if !request.excludedAuthors.isEmpty {
+            let excluded = request.excludedAuthors.sorted()
+            add("author NOT IN \(list(excluded.count))", excluded.map { .text($0) })
+        }
+        if let names = request.contextNames {
+            let named = names.compactMap { $0 }.sorted()
+            let unnamed = names.contains(nil) ? " OR context IS NULL" : ""
+            add("(context IN \(list(named.count))\(unnamed))", named.map { .text($0) })
+        }
+        if let origins = request.origins {
+            add("origin IN \(list(origins.count))", origins.map(\.description).sorted().map { .text($0) })
+        }
+        if let processes = request.processIDs {
+            let tests = processes.sorted().map { _ in "origin LIKE ?" }
+            let patterns = processes.sorted().map { SQLiteValue.text("%:\($0):________________") }
+            add(tests.isEmpty ? "0" : "(" + tests.joined(separator: " OR ") + ")", patterns)
+        }
+        if let since = request.since { add("time >= ?", [.integer(since.microsecondsSince1970)]) }
+        if let before = request.before { add("time < ?", [.integer(before.microsecondsSince1970)]) }
+
+        // The encoded changes come last, so that SQLite reads a large row's further pages only where they are asked for.
+        let columns = "sequence, nonce, time, author, context, origin, entities, change_count, chunk_count, changes"
+        let direction = request.order == .oldestFirst ? "ASC" : "DESC"
+        sql = """
+            SELECT \(columns) FROM history_transaction WHERE \(clauses.joined(separator: " AND ")) \
+            ORDER BY sequence \(direction)
+            """
+        self.values = values
+    }
+
+    func bind(to statement: Statement) throws(SQLiteError) {
+        for (index, value) in values.enumerated() { try value.bind(to: statement, at: index + 1) }
+    }
+}
+
+/// Collects the transactions of a page over one array of bytes.
+struct PageBuilder {
+    /// What is known of a transaction without its changes.
+    struct Header {
+        let token: HistoryToken
+        let microseconds: Int64
+        let author: String
+        let contextName: String?
+        let origin: String
+        let summary: EntitySummary
+        let changeCount: Int
+        let chunkCount: Int64
+    }
+
+    let storeID: UUID
+    let layouts: LayoutTable
+    let request: HistoryRequest
+    let content: PageContent
+    let filter: ChangeFilter?
+    private var bytes: [UInt8] = []
+    private var headers: [(Header, Range<Int>)] = []
+
+    init(storeID: UUID, layouts: LayoutTable, request: HistoryRequest, content: PageContent) throws {
+        self.storeID = storeID
+        self.layouts = layouts
+        self.request = request
+        self.content = content
+        filter = try Self.filter(request, layouts)
+    }
+
+    var count: Int { headers.count }
+    var byteCount: Int { bytes.count }
+
+    mutating func append(_ header: Header, changes: UnsafeRawBufferPointer) {
+        let start = bytes.count
+        bytes.append(contentsOf: changes)
+        headers.append((header, start..<bytes.count))
+    }
+
+    func finish(source: HistoryReader) -> [HistoryTransaction] {
+        let context = ChangeContext(bytes: bytes, storeID: storeID, layouts: layouts, filter: filter, source: source)
+        return headers.map { header, range in
+            HistoryTransaction(
+                token: header.token, author: header.author, contextName: header.contextName,
+                origin: HistoryOrigin(stored: header.origin), microseconds: header.microseconds,
+                changeCount: header.changeCount,
+                changes: HistoryChanges(
+                    context: context, range: range,
+                    chunkCount: content == .transactions ? 0 : header.chunkCount,
+                    sequence: header.token.sequence, nonce: header.token.nonce),
+                summary: header.summary)
+        }
+    }
+
+    private static func filter(_ request: HistoryRequest, _ layouts: LayoutTable) throws(HistoryError) -> ChangeFilter? {
+        guard request.filtersChanges else { return nil }
+        var entityIDs: Set<Int64>?
+        if let names = request.entities {
+            var found: Set<Int64> = []
+            for name in names.sorted() {
+                let ids = layouts.entityIDs(named: name)
+                guard !ids.isEmpty else {
+                    throw HistoryError(
+                        .noSuchEntity, "no entity is or was called \(name): check the name, or track the table first")
+                }
+                found.formUnion(ids)
+            }
+            entityIDs = found
+        }
+        let operations = request.operations.map { operations in
+            operations.reduce(into: RecordFormat.Operations()) { $0.insert(RecordFormat.Operations($1)) }
+        }
+        return ChangeFilter(
+            entityIDs: entityIDs, operations: operations, objects: request.objects,
+            changedColumns: request.changedColumns)
+    }
+}
+
+extension RecordFormat.Operations {
+    init(_ operation: HistoryChange.Operation) {
+        self =
+            switch operation {
+            case .insert: .insert
+            case .update: .update
+            case .delete: .delete
+            }
+    }
+}

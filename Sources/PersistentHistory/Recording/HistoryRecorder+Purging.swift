@@ -1,0 +1,75 @@
+internal import TidingsSQLite
+
+/// Up to where to purge, exclusively.
+struct PurgeBound: Sendable {
+    /// The first sequence that stays.
+    let sequence: Int64
+    /// Proof, to be checked before each chunk, that the bound was computed from the history that is there.
+    let proof: HistoryToken?
+}
+
+/// The audit entry of a purge that runs in several chunks.
+struct PurgeAudit: Sendable {
+    let actor: String
+    let detail: String
+    /// The entry's row, once the first chunk has written it.
+    var row: Int64?
+    var count: Int64 = 0
+}
+
+extension HistoryRecorder {
+    /// Purges the oldest transactions, their mark and their audit entry in one transaction of its own.
+    func purge(
+        _ bound: PurgeBound, _ count: Int64, _ audit: PurgeAudit, _ database: Database
+    ) throws -> (removed: Int, audit: PurgeAudit) {
+        try begin()
+        do {
+            let result = try database.internally {
+                try database.hidingChanges { try purgeChunk(bound, count, audit, database) }
+            }
+            // Nothing was recorded: a purge is no transaction of the history.
+            _ = try commit(Writer(author: audit.actor, contextName: nil, origin: HistoryOrigin()))
+            try refreshState()
+            return result
+        } catch {
+            rollBack()
+            throw error
+        }
+    }
+
+    private func purgeChunk(
+        _ bound: PurgeBound, _ count: Int64, _ audit: PurgeAudit, _ database: Database
+    ) throws -> (removed: Int, audit: PurgeAudit) {
+        let state = try StoreState.read(database)
+        if let proof = bound.proof, proof.sequence > state.purgedSequence { try state.check(proof, database) }
+        let head = try state.head(database)
+        let last = min(bound.sequence - 1, head.sequence, state.purgedSequence + count)
+        guard last > state.purgedSequence else { return (0, audit) }
+        let sql = "SELECT nonce FROM history_transaction WHERE sequence = ?"
+        guard let nonce = try database.first(sql, last, as: Int64.self) else {
+            throw HistoryError(
+                .damagedHistory, "\(database.path): transaction \(last) is missing between others: restore a backup")
+        }
+        try database.execute("DELETE FROM history_transaction WHERE sequence <= ?", last)
+        let removed = database.latestChanges
+        let firstChunk = RecordFormat.chunkKey(sequence: last + 1, chunk: 0)
+        try database.execute("DELETE FROM history_chunk WHERE chunk < ?", firstChunk)
+        try database.execute(
+            "UPDATE history_store SET purged_sequence = ?, purged_nonce = ? WHERE id = 1", last, nonce)
+        return (removed, try writeAudit(audit, removed, database))
+    }
+
+    private func writeAudit(_ audit: PurgeAudit, _ removed: Int, _ database: Database) throws -> PurgeAudit {
+        var audit = audit
+        audit.count += Int64(removed)
+        if let row = audit.row {
+            try database.execute("UPDATE history_audit SET count = ? WHERE id = ?", audit.count, row)
+        } else {
+            try database.execute(
+                "INSERT INTO history_audit(time, kind, actor, count, detail) VALUES (?, 'purge', ?, ?, ?)",
+                clock.microseconds, audit.actor, audit.count, audit.detail)
+            audit.row = database.lastInsertedRowID
+        }
+        return audit
+    }
+}

@@ -1,0 +1,341 @@
+internal import FoundationEssentials
+internal import Glibc
+internal import TidingsSQLite
+
+/// Records what tracked write transactions change, on the one connection of a store that writes.
+///
+/// Between ``begin()`` and ``commit(_:)`` the preupdate hook feeds the encoder; nothing of it runs SQL. What
+/// savepoints and failing statements take back is taken back here too.
+final class HistoryRecorder {
+    /// Who writes the transaction that is about to be committed.
+    struct Writer: Equatable {
+        let author: String
+        let contextName: String?
+        let origin: HistoryOrigin
+    }
+
+    unowned let database: Database
+    let recorded: RecordedChanges
+    private let encoder: ChangeEncoder
+    let clock: any HistoryClock
+    private(set) var state: StoreState
+    private(set) var tracking: TrackedTables
+    /// The first thing that went wrong where no error could be thrown; the transaction fails with it.
+    private var failure: HistoryError?
+    private var isRecording = false
+    private var pendingBlob: PendingBlob?
+    /// True where this transaction has changed the schema, so that a rollback takes back what is known of it.
+    private var hasChangedSchema = false
+    private var mustReload = false
+    /// The file's version as this connection knows it: another one means that somebody else has written.
+    private var knownVersion: UInt32?
+
+    private let beginStatement: Statement
+    private let commitStatement: Statement
+    /// Joins the transaction, so that its savepoints are announced.
+    private let enlistStatement: Statement
+    private let insertStatement: Statement
+    private let chunkStatement: Statement
+    private var boundWriter: Writer?
+    private let summaryBuffer = RecordBuffer(spillThreshold: .max)
+
+    static let transactionTable = "history_capture"
+
+    /// Attaches a recorder to a connection whose file is a store. The hook must have been installed with `hook`.
+    init(
+        _ database: Database, hook: CaptureHook, clock: any HistoryClock, spillThreshold: Int
+    ) throws {
+        self.database = database
+        self.clock = clock
+        recorded = RecordedChanges(spillThreshold: spillThreshold)
+        encoder = ChangeEncoder(buffer: recorded.buffer)
+        state = try StoreState.read(database)
+        tracking = TrackedTables()
+        beginStatement = try database.prepare("BEGIN IMMEDIATE")
+        commitStatement = try database.prepare("COMMIT")
+        try database.installTransactionTable(Self.transactionTable, observer: hook)
+        enlistStatement = try database.prepare("INSERT INTO \(Self.transactionTable) VALUES (0)")
+        insertStatement = try database.prepare(
+            """
+            INSERT INTO history_transaction(
+                nonce, time, author, context, origin, entities, change_count, chunk_count, changes)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """)
+        chunkStatement = try database.prepare("INSERT INTO history_chunk(chunk, changes) VALUES (?, ?)")
+        hook.recorder = self
+        database.observer = hook
+    }
+
+    // MARK: The transaction
+
+    /// Takes the write lock and starts recording.
+    func begin() throws {
+        try database.begin(beginStatement)
+        do {
+            recorded.removeAll()
+            failure = nil
+            pendingBlob = nil
+            hasChangedSchema = false
+            try database.internally {
+                try database.hidingChanges {
+                    if database.dataVersion != knownVersion { try refresh() }
+                    try enlistStatement.step()
+                }
+            }
+            isRecording = true
+        } catch {
+            rollBack()
+            throw error
+        }
+    }
+
+    /// Reads what another connection may have changed: the store's row, the tracked tables and their columns.
+    private func refresh() throws {
+        try HistorySchema.checkFormat(database)
+        state = try StoreState.read(database)
+        try tracking.reload(database) { kind, layout in record(kind, layout) }
+    }
+
+    /// Reads the tables anew, inside the transaction that changed them or their tracking.
+    func reloadTracking() throws {
+        hasChangedSchema = true
+        try tracking.reload(database) { kind, layout in record(kind, layout) }
+    }
+
+    /// Reads the store's row after a transaction that changed it.
+    func refreshState() throws { state = try database.internally { try StoreState.read(database) } }
+
+    /// Writes the transaction's history and commits. nil where nothing was recorded: then there is no token.
+    ///
+    /// Where it throws the transaction is still open: roll it back.
+    func commit(_ writer: Writer) throws -> HistoryToken? {
+        try settleBlob()
+        isRecording = false
+        let token = try database.internally { () throws -> HistoryToken? in
+            if tracking.hasMissing { try settleMissing() }
+            if let failure { throw failure }
+            return recorded.isEmpty ? nil : try database.hidingChanges { try writeHistory(writer) }
+        }
+        try database.commit(commitStatement)
+        recorded.removeAll()
+        knownVersion = database.dataVersion
+        return token
+    }
+
+    /// Takes the transaction back, and what is known of the schema with it.
+    func rollBack() {
+        isRecording = false
+        database.rollBack()
+        recorded.removeAll()
+        pendingBlob = nil
+        if hasChangedSchema { knownVersion = nil }
+    }
+
+    private func settleMissing() throws {
+        hasChangedSchema = true
+        try database.hidingChanges {
+            try tracking.settleMissing(database) { kind, layout in record(kind, layout) }
+        }
+    }
+
+    private func writeHistory(_ writer: Writer) throws -> HistoryToken {
+        let nonce = database.randomInt64()
+        try bind(writer)
+        summaryBuffer.removeAll()
+        recorded.summary.encode(into: summaryBuffer)
+        try insertStatement.bind(nonce, at: 1)
+        try insertStatement.bind(clock.microseconds, at: 2)
+        try insertStatement.bind(borrowedBlob: summaryBuffer.bytes, at: 6)
+        try insertStatement.bind(Int64(recorded.count), at: 7)
+        var chunk: Int64 = 0
+        var sequence: Int64 = 0
+        let pieces = Int64(recorded.buffer.spilledPieces.count)
+        try insertStatement.bind(recorded.buffer.bytes.isEmpty || pieces == 0 ? max(pieces - 1, 0) : pieces, at: 8)
+        try recorded.buffer.forEachPiece { piece in
+            if chunk == 0 {
+                try insertStatement.bind(borrowedBlob: piece, at: 9)
+                try insertStatement.step()
+                sequence = try settledSequence()
+            } else {
+                try chunkStatement.bind(RecordFormat.chunkKey(sequence: sequence, chunk: chunk), at: 1)
+                try chunkStatement.bind(borrowedBlob: piece, at: 2)
+                try chunkStatement.step()
+            }
+            chunk += 1
+        }
+        return state.token(sequence, UInt64(bitPattern: nonce))
+    }
+
+    /// The bindings of a writer stay in the statement from one transaction to the next.
+    private func bind(_ writer: Writer) throws {
+        guard writer != boundWriter else { return }
+        boundWriter = nil
+        try insertStatement.bind(writer.author, at: 3)
+        try writer.contextName.bind(to: insertStatement, at: 4)
+        try insertStatement.bind(writer.origin.description, at: 5)
+        boundWriter = writer
+    }
+
+    /// The sequence that the row just inserted got: SQLite's next rowid, unless everything before was purged.
+    private func settledSequence() throws -> Int64 {
+        let assigned = database.lastInsertedRowID
+        guard assigned <= state.purgedSequence else { return assigned }
+        let sequence = state.purgedSequence + 1
+        try database.execute("UPDATE history_transaction SET sequence = ? WHERE sequence = ?", sequence, assigned)
+        return sequence
+    }
+
+    // MARK: What the hook and the statements tell
+
+    /// A row of some table is about to change.
+    @inline(__always)
+    func willChange(_ change: borrowing PreupdateChange) {
+        guard isRecording, !database.isInternal, let plan = tracking.plan(for: change) else { return }
+        if let blobColumn = change.blobColumn {
+            beginBlob(change, plan, blobColumn)
+            return
+        }
+        switch change.operation {
+        case .insert:
+            encoder.insert(change, plan)
+            recorded.add(.insert, entityID: plan.layout.entityID)
+        case .delete:
+            encoder.delete(change, plan)
+            recorded.add(.delete, entityID: plan.layout.entityID)
+        case .update:
+            guard encoder.update(change, plan) else { return }
+            recorded.add(.update, entityID: plan.layout.entityID)
+        }
+        spillIfLarge()
+    }
+
+    @inline(__always)
+    private func spillIfLarge() {
+        do throws(HistoryError) {
+            try recorded.buffer.spillIfLarge()
+        } catch {
+            if failure == nil { failure = error }
+        }
+    }
+
+    /// Encodes a record about a table itself, at this place among the changes.
+    func record(_ kind: RecordFormat.Kind, _ layout: HistoryLayout) {
+        encoder.schema(kind, layout)
+        recorded.add(.schema, entityID: layout.entityID)
+    }
+
+    func willRun(_ statement: Statement) throws(SQLiteError) {
+        guard isRecording else { return }
+        try settleBlob()
+        if let failure { throw SQLiteError(.aborted, failure.message, sql: statement.sql) }
+        try reloadAfterRollback(statement)
+    }
+
+    func didRun(_ statement: Statement) throws(SQLiteError) {
+        guard isRecording else { return }
+        if statement.changesSchema { try didChangeSchema(statement) }
+    }
+
+    /// Reads the tables anew after DDL: what follows is recorded under the new layout.
+    private func didChangeSchema(_ statement: Statement) throws(SQLiteError) {
+        hasChangedSchema = true
+        do {
+            try database.internally {
+                try database.hidingChanges {
+                    try tracking.reload(database) { kind, layout in record(kind, layout) }
+                }
+            }
+        } catch let error as SQLiteError {
+            throw error
+        } catch {
+            let reason = error as? HistoryError ?? HistoryError(.database, "\(error)")
+            failure = failure ?? reason
+            throw SQLiteError(.aborted, reason.message, sql: statement.sql)
+        }
+    }
+
+    /// A ROLLBACK TO may have taken back DDL: what is known of the tables is read anew before the next statement.
+    private func reloadAfterRollback(_ statement: Statement) throws(SQLiteError) {
+        guard mustReload else { return }
+        mustReload = false
+        try didChangeSchema(statement)
+    }
+
+    func didRollBackToSavepoint(_ number: Int) {
+        recorded.rollBack(to: number)
+        pendingBlob = nil
+        if hasChangedSchema { mustReload = true }
+    }
+
+    // MARK: Blobs
+
+    /// A write through a blob: SQLite tells the old value only, so the new one is read when the writing pauses.
+    private struct PendingBlob {
+        let blob: Blob
+        let plan: CapturePlan
+        let column: Int
+        /// The record up to the new value.
+        let start: RecordBuffer
+        let old: SQLiteValue
+    }
+
+    private func beginBlob(_ change: borrowing PreupdateChange, _ plan: CapturePlan, _ number: Int) {
+        guard let blob = database.writingBlob, pendingBlob?.blob !== blob,
+            let column = plan.layout.columnNames.firstIndex(where: { $0.lowercased() == blob.column.lowercased() })
+        else { return }
+        let start = RecordBuffer(spillThreshold: .max)
+        ChangeEncoder(buffer: start, startsTransaction: false).beginBlobUpdate(change, plan, column: column)
+        let old = plan.oldRow[column]
+        let bytes = UnsafeRawBufferPointer(start: old.bytes, count: old.count)
+        pendingBlob = PendingBlob(
+            blob: blob, plan: plan, column: column, start: start,
+            old: old.storageClass == 3 ? SQLiteValue(textBytes: bytes) : .blob(Array(bytes)))
+    }
+
+    /// Another blob is about to be written: the one before is complete.
+    func willWrite(_ blob: Blob) throws(SQLiteError) {
+        if pendingBlob?.blob !== blob { try settleBlob() }
+    }
+
+    /// Completes the record of a blob that was written, before anything else happens.
+    func settleBlob() throws(SQLiteError) {
+        guard let pending = pendingBlob else { return }
+        pendingBlob = nil
+        let bytes = try pending.blob.read(pending.blob.count)
+        let new: SQLiteValue
+        if case .blob = pending.old { new = .blob(bytes) } else { new = SQLiteValue(textBytes: bytes) }
+        guard new != pending.old else { return }
+        if recorded.isEmpty { recorded.buffer.append(byte: RecordFormat.version) }
+        recorded.buffer.append(bytes: pending.start.bytes)
+        if pending.plan.columns[pending.column].isRedacted {
+            recorded.buffer.append(byte: UInt8(RecordFormat.redactedSerialType))
+        } else {
+            let storageClass: Int32 = if case .blob = new { 4 } else { 3 }
+            bytes.withUnsafeBytes { buffer in
+                recorded.buffer.append(
+                    BorrowedValue(storageClass: storageClass, bytes: buffer.baseAddress, count: buffer.count))
+            }
+        }
+        recorded.add(.update, entityID: pending.plan.layout.entityID)
+        spillIfLarge()
+    }
+}
+
+/// What the connection's callbacks refer to from its opening on; the recorder joins once the file is known as a store.
+final class CaptureHook: PreupdateObserver, TransactionObserver, StatementObserver {
+    var recorder: HistoryRecorder?
+
+    func willChange(_ change: borrowing PreupdateChange) { recorder?.willChange(change) }
+
+    func didSetSavepoint(_ number: Int) { recorder?.recorded.setMark(number) }
+    func didRelease(_ number: Int) { recorder?.recorded.releaseMarks(from: number) }
+    func didRollBack(to number: Int) { recorder?.didRollBackToSavepoint(number) }
+    func didCommit() {}
+    func didRollBack() { recorder?.recorded.removeAll() }
+
+    func willRun(_ statement: Statement) throws(SQLiteError) { try recorder?.willRun(statement) }
+    func didRun(_ statement: Statement) throws(SQLiteError) { try recorder?.didRun(statement) }
+    func didStop(_ statement: Statement) {}
+    func willWrite(_ blob: Blob) throws(SQLiteError) { try recorder?.willWrite(blob) }
+    func willClose(_ blob: Blob) throws(SQLiteError) { try recorder?.settleBlob() }
+}

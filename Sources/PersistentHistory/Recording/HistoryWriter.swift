@@ -1,0 +1,142 @@
+internal import FoundationEssentials
+internal import TidingsSQLite
+
+/// The writing side of a store: the connection that records, on a thread of its own.
+actor HistoryWriter {
+    private let executor = ThreadExecutor(name: "history-write")
+    private let path: String
+    private var database: Database?
+    private var recorder: HistoryRecorder?
+
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    init(path: String) { self.path = path }
+
+    /// Opens the connection and, where asked to, makes the file a store. Returns the store's state.
+    func open(_ options: HistoryStore.Options, create: Bool) throws -> StoreState {
+        do {
+            let hook = CaptureHook()
+            let opened = try Database(
+                path: path,
+                options: OpenOptions(
+                    access: create ? .create : .readWrite, busyTimeout: options.busyTimeout,
+                    synchronous: options.synchronous, usesWriteAheadLog: create, statementCacheLimit: 128))
+            try initialise(opened, options, create: create)
+            if !create { try opened.enterWriteAheadLog() }
+            // Before any user's statement is prepared: one prepared earlier could bypass the hook.
+            try opened.installPreupdateHook(hook)
+            try opened.installChangeCounters()
+            opened.setPolicy(WritePolicy.decide)
+            let recorder = try opened.internally {
+                try HistoryRecorder(
+                    opened, hook: hook, clock: options.clock, spillThreshold: options.spillThreshold)
+            }
+            database = opened
+            self.recorder = recorder
+            return recorder.state
+        } catch let error as SQLiteError {
+            throw HistoryError(error, while: "opening the store", path: path)
+        }
+    }
+
+    private func initialise(_ database: Database, _ options: HistoryStore.Options, create: Bool) throws {
+        if create {
+            try database.transaction {
+                guard try !HistorySchema.exists(database) else { return }
+                try HistorySchema.create(database, clock: options.clock)
+            }
+        }
+        try HistorySchema.checkFormat(database)
+    }
+
+    func close() {
+        recorder = nil
+        database?.close()
+        database = nil
+    }
+
+    private func parts() throws -> (Database, HistoryRecorder) {
+        guard let database, let recorder else {
+            throw HistoryError(.closed, "\(path): the store is closed: open it again")
+        }
+        return (database, recorder)
+    }
+
+    /// Runs `body` in one tracked transaction.
+    func write<R>(_ writer: HistoryRecorder.Writer, _ body: (Database) throws -> R) throws -> (R, HistoryToken?) {
+        let (database, recorder) = try parts()
+        return try record(recorder, writer) { try body(database) }
+    }
+
+    /// Runs `body`, which may use the connection as Tidings itself, in one tracked transaction.
+    private func record<R>(
+        _ recorder: HistoryRecorder, _ writer: HistoryRecorder.Writer, _ body: () throws -> R
+    ) throws -> (R, HistoryToken?) {
+        try reporting("beginning a write transaction") { try recorder.begin() }
+        do {
+            let result = try body()
+            let token = try reporting("committing") { try recorder.commit(writer) }
+            return (result, token)
+        } catch {
+            recorder.rollBack()
+            throw error
+        }
+    }
+
+    /// Gives SQLite's errors outside a user's closure the store's words.
+    private func reporting<R>(_ doing: String, _ body: () throws -> R) throws -> R {
+        do {
+            return try body()
+        } catch let error as SQLiteError {
+            throw HistoryError(error, while: doing, path: path)
+        }
+    }
+
+    // MARK: Tracking
+
+    /// Starts tracking tables that are not tracked yet, and gives the others new options where they differ.
+    func track(
+        _ tables: HistoryStore.Tables, _ options: TrackingOptions, _ writer: HistoryRecorder.Writer
+    ) throws -> HistoryToken? {
+        let (database, recorder) = try parts()
+        return try record(recorder, writer) {
+            try reporting("tracking") {
+                try database.internally { try recorder.track(try names(tables, database), options) }
+            }
+        }.1
+    }
+
+    /// Stops tracking tables.
+    func untrack(_ tables: HistoryStore.Tables, _ writer: HistoryRecorder.Writer) throws -> HistoryToken? {
+        let (database, recorder) = try parts()
+        return try record(recorder, writer) {
+            try reporting("untracking") {
+                try database.internally {
+                    let names =
+                        switch tables {
+                        case .all: recorder.tracking.layouts.map(\.entity)
+                        case .named(let names): names
+                        }
+                    try recorder.untrack(names)
+                }
+            }
+        }.1
+    }
+
+    private func names(_ tables: HistoryStore.Tables, _ database: Database) throws -> [String] {
+        switch tables {
+        case .all: try TableInspector.userTables(database)
+        case .named(let names): names
+        }
+    }
+
+    // MARK: Purging
+
+    /// Purges one chunk: at most `count` of the oldest transactions, and none at or behind `bound`. Returns how many.
+    func purge(_ bound: PurgeBound, _ count: Int64, _ audit: PurgeAudit) throws -> (removed: Int, audit: PurgeAudit) {
+        let (database, recorder) = try parts()
+        return try reporting("purging history") {
+            try recorder.purge(bound, count, audit, database)
+        }
+    }
+}

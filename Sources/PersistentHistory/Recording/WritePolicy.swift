@@ -1,0 +1,50 @@
+internal import TidingsSQLite
+
+/// What statements of users may not do on a connection that records history.
+enum WritePolicy {
+    /// Pragmas whose change would defeat the recording, or the file for others.
+    private static let refusedPragmas: Set<String> = [
+        "journal_mode", "locking_mode", "writable_schema", "schema_version", "encoding",
+    ]
+
+    static func decide(_ action: AuthorizedAction) -> AuthorizationDecision {
+        switch action.kind {
+        case .transaction:
+            return .deny(
+                reason: "\(action.first ?? "a transaction statement") is not allowed in a tracked write: the transaction is "
+                    + "Tidings' own; to take part of it back use savepoint(_:) or SAVEPOINT")
+        case .attach:
+            return attach(action.first)
+        case .pragma:
+            guard let name = action.first?.lowercased(), action.second != nil, refusedPragmas.contains(name) else {
+                return .allow
+            }
+            return .deny(reason: "PRAGMA \(name) cannot be changed on a connection that records history")
+        case .insert, .update, .delete, .schemaChange:
+            return ownTables(action)
+        case .detach, .other:
+            return .allow
+        }
+    }
+
+    /// The history's own tables are written by Tidings alone.
+    private static func ownTables(_ action: AuthorizedAction) -> AuthorizationDecision {
+        let isMain = action.database?.lowercased() == "main"
+        let names = [action.first, action.second].compactMap { $0?.lowercased() }
+        guard isMain, let name = names.first(where: { $0.hasPrefix("history_") }) else { return .allow }
+        return .deny(
+            reason: "\(name) belongs to Tidings, which reserves the prefix history_: read it, but leave the writing to it")
+    }
+
+    /// A second store attached here would be written without history.
+    private static func attach(_ file: String?) -> AuthorizationDecision {
+        guard let file else {
+            return .deny(reason: "ATTACH needs the file's name as a literal here, so that it can be checked")
+        }
+        guard !file.isEmpty, file != ":memory:", Database.exists(file) else { return .allow }
+        guard let other = try? Database(path: file, options: OpenOptions(access: .readOnly)),
+            (try? HistorySchema.exists(other)) == true
+        else { return .allow }
+        return .deny(reason: "\(file) is a Tidings store: attached here its changes would not be recorded; open it by itself")
+    }
+}
