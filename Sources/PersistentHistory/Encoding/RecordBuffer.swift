@@ -182,7 +182,8 @@ private final class SpillFile {
             failure = "\(directory): \(String(cString: strerror(errno)))"
         }
         throw HistoryError(
-            .database, "cannot create a temporary file for a large transaction (\(failure)): set TMPDIR to a writable directory")
+            .database,
+            "cannot create a temporary file for a large transaction (\(failure)): set TMPDIR to a writable directory")
     }
 
     deinit { close(descriptor) }

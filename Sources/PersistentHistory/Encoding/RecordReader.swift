@@ -54,7 +54,7 @@ struct RecordReader {
         case 1...4: return Int(type)
         case 5: return 6
         case 6, 7: return 8
-        case 12...: 
+        case 12...:
             guard let length = Int(exactly: (type - 12) / 2) else { throw truncated }
             return length
         default: throw HistoryError(.damagedHistory, "damaged history: serial type \(type) does not exist")

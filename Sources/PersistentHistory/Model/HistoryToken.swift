@@ -64,7 +64,8 @@ extension HistoryToken: Codable {
             throw DecodingError.dataCorrupted(
                 .init(
                     codingPath: decoder.codingPath,
-                    debugDescription: "a token needs an epoch from 1, a sequence from 0, a nonce of 16 hexadecimal digits"))
+                    debugDescription:
+                        "a token needs an epoch from 1, a sequence from 0, a nonce of 16 hexadecimal digits"))
         }
         let storeID = try container.decode(UUID.self, forKey: .store)
         self.init(storeID: storeID, epoch: epoch, sequence: sequence, nonce: nonce)

@@ -59,7 +59,8 @@ struct ChangeScanner {
 
     @inline(__always)
     private static func skipBody(
-        _ kind: RecordFormat.Kind, _ layout: HistoryLayout, in bytes: UnsafeRawBufferPointer, _ reader: inout RecordReader
+        _ kind: RecordFormat.Kind, _ layout: HistoryLayout, in bytes: UnsafeRawBufferPointer,
+        _ reader: inout RecordReader
     ) throws(HistoryError) {
         switch kind {
         case .insert:

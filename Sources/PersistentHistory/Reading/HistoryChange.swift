@@ -126,7 +126,9 @@ extension DecodedChange {
                 let map = try ChangeScanner.changedColumns(layout, in: bytes, &reader)
                 for column in layout.columnNames.indices where map.contains(column) {
                     changed.append(column)
-                    if layout.definition.columns[column].keyPosition == 0 { old[column] = try value(of: column, &reader) }
+                    if layout.definition.columns[column].keyPosition == 0 {
+                        old[column] = try value(of: column, &reader)
+                    }
                     new[column] = try value(of: column, &reader)
                 }
             case .fullUpdate:

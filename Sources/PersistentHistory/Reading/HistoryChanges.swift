@@ -63,7 +63,8 @@ public struct HistoryChanges: AsyncSequence, Sendable {
         guard isInMemory else {
             throw HistoryError(
                 .invalidRequest,
-                "transaction \(sequence) is too large to be decoded at once: iterate over its changes with for try await")
+                "transaction \(sequence) is too large to be decoded at once: iterate over its changes with for try await"
+            )
         }
         var iterator = makeAsyncIterator()
         while let change = try iterator.nextInPart() { try body(change) }
@@ -151,7 +152,8 @@ public struct HistoryChanges: AsyncSequence, Sendable {
                 throw located(
                     HistoryError(
                         .damagedHistory,
-                        "encoding version \(version) is not \(RecordFormat.version): a newer Tidings wrote it, or it is damaged"))
+                        "encoding version \(version) is not \(RecordFormat.version): a newer Tidings wrote it, or it is damaged"
+                    ))
             }
             position += 1
         }

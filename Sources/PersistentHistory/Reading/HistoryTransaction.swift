@@ -84,7 +84,8 @@ struct EntitySummary: Sendable, Hashable {
         while !reader.isAtEnd {
             let id = try reader.varint()
             entries.append(
-                Entry(entityID: Int64(bitPattern: id), operations: RecordFormat.Operations(rawValue: try reader.byte())))
+                Entry(entityID: Int64(bitPattern: id), operations: RecordFormat.Operations(rawValue: try reader.byte()))
+            )
         }
     }
 

@@ -67,7 +67,8 @@ struct PageCursor: Sendable {
         let sql = "SELECT nonce FROM history_transaction WHERE sequence = ?"
         guard let nonce = try database.first(sql, sequence, as: Int64.self) else {
             throw HistoryError(
-                .damagedHistory, "\(database.path): transaction \(sequence) is missing between others: restore a backup")
+                .damagedHistory, "\(database.path): transaction \(sequence) is missing between others: restore a backup"
+            )
         }
         return state.token(sequence, UInt64(bitPattern: nonce))
     }

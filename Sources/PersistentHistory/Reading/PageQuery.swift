@@ -108,7 +108,8 @@ struct PageBuilder {
         }
     }
 
-    private static func filter(_ request: HistoryRequest, _ layouts: LayoutTable) throws(HistoryError) -> ChangeFilter? {
+    private static func filter(_ request: HistoryRequest, _ layouts: LayoutTable) throws(HistoryError) -> ChangeFilter?
+    {
         guard request.filtersChanges else { return nil }
         var entityIDs: Set<Int64>?
         if let names = request.entities {

@@ -47,7 +47,8 @@ final class CapturePlan {
             let name = layout.columnNames[index]
             // The definition was made from this very table.
             let position = declared[name] ?? 0
-            let storage = table.columns[..<position].count { !$0.isVirtual }
+            let storage =
+                table.columns[..<position].count { !$0.isVirtual }
                 + (table.columns[position].isVirtual ? table.columns.count : 0)
             func number(_ order: PreupdateIndexing.Order) -> Int32 { Int32(order == .storage ? storage : position) }
             columns.initializeElement(
@@ -77,7 +78,8 @@ final class CapturePlan {
             let owned = UnsafeMutableRawBufferPointer.allocate(byteCount: max(bytes.count, 1), alignment: 1)
             owned.copyBytes(from: bytes)
             ownedDefaults.append(owned)
-            return BorrowedValue(storageClass: storageClass, bytes: UnsafeRawPointer(owned.baseAddress), count: bytes.count)
+            return BorrowedValue(
+                storageClass: storageClass, bytes: UnsafeRawPointer(owned.baseAddress), count: bytes.count)
         }
         return switch value {
         case .null: BorrowedValue(storageClass: 5)
@@ -97,7 +99,7 @@ final class CapturePlan {
         var values: [String: SQLiteValue] = [:]
         for column in relevant {
             guard let expression = column.defaultExpression else { continue }
-            try scratch.execute("CREATE TABLE d(c \(column.type) DEFAULT \(expression), x)")
+            try scratch.execute("CREATE TABLE d(c \(column.type) DEFAULT (\(expression)), x)")
             try scratch.execute("INSERT INTO d(x) VALUES (1)")
             values[column.name] = try scratch.first("SELECT c FROM d", as: SQLiteValue.self) ?? .null
             try scratch.execute("DROP TABLE d")

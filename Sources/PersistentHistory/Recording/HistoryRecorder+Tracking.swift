@@ -47,7 +47,9 @@ extension HistoryRecorder {
         case "table":
             throw HistoryError(.untrackable, "table \(name) is not in the main schema, and only that is tracked")
         case let type?:
-            throw HistoryError(.untrackable, "\(name) is a \(type) table, which has no rows of its own to track: track what it is made of")
+            throw HistoryError(
+                .untrackable,
+                "\(name) is a \(type) table, which has no rows of its own to track: track what it is made of")
         }
     }
 }

@@ -61,7 +61,8 @@ struct TrackedTables {
         options.redactedColumns.formIntersection(names)
         options.preservedColumns?.formIntersection(names)
         if let obstacle = TableInspector.obstacle(to: table, options) {
-            throw HistoryError(.untrackable, "a tracked table was changed so that it cannot be tracked any more: \(obstacle)")
+            throw HistoryError(
+                .untrackable, "a tracked table was changed so that it cannot be tracked any more: \(obstacle)")
         }
         let definition = TableInspector.definition(table, options)
         var current = layout

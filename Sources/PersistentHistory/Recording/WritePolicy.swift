@@ -11,7 +11,8 @@ enum WritePolicy {
         switch action.kind {
         case .transaction:
             return .deny(
-                reason: "\(action.first ?? "a transaction statement") is not allowed in a tracked write: the transaction is "
+                reason:
+                    "\(action.first ?? "a transaction statement") is not allowed in a tracked write: the transaction is "
                     + "Tidings' own; to take part of it back use savepoint(_:) or SAVEPOINT")
         case .attach:
             return attach(action.first)
@@ -33,7 +34,8 @@ enum WritePolicy {
         let names = [action.first, action.second].compactMap { $0?.lowercased() }
         guard isMain, let name = names.first(where: { $0.hasPrefix("history_") }) else { return .allow }
         return .deny(
-            reason: "\(name) belongs to Tidings, which reserves the prefix history_: read it, but leave the writing to it")
+            reason:
+                "\(name) belongs to Tidings, which reserves the prefix history_: read it, but leave the writing to it")
     }
 
     /// A second store attached here would be written without history.
@@ -45,6 +47,7 @@ enum WritePolicy {
         guard let other = try? Database(path: file, options: OpenOptions(access: .readOnly)),
             (try? HistorySchema.exists(other)) == true
         else { return .allow }
-        return .deny(reason: "\(file) is a Tidings store: attached here its changes would not be recorded; open it by itself")
+        return .deny(
+            reason: "\(file) is a Tidings store: attached here its changes would not be recorded; open it by itself")
     }
 }

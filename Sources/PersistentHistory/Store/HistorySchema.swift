@@ -113,17 +113,20 @@ enum HistorySchema {
         guard try exists(database) else {
             throw HistoryError(
                 .notAStore,
-                "\(database.path) is a database but not a Tidings store: run `tidings init` on it, or open it with create: true")
+                "\(database.path) is a database but not a Tidings store: run `tidings init` on it, or open it with create: true"
+            )
         }
         let found = try database.first("SELECT format FROM history_store WHERE id = 1", as: Int64.self) ?? 0
         guard found <= format else {
             throw HistoryError(
                 .unsupportedFormat,
-                "\(database.path) has history format \(found), this version reads up to \(format): upgrade Tidings here")
+                "\(database.path) has history format \(found), this version reads up to \(format): upgrade Tidings here"
+            )
         }
         guard found == format else {
             throw HistoryError(
-                .unsupportedFormat, "\(database.path) has history format \(found), this version needs \(format): upgrade the store")
+                .unsupportedFormat,
+                "\(database.path) has history format \(found), this version needs \(format): upgrade the store")
         }
         return found
     }

@@ -58,7 +58,9 @@ extension HistoryStore {
             switch limit {
             case .token(let token):
                 // Behind the mark everything is gone already: that is no error here.
-                if token.storeID != state.storeID || token.epoch != state.epoch || token.sequence >= state.purgedSequence {
+                if token.storeID != state.storeID || token.epoch != state.epoch
+                    || token.sequence >= state.purgedSequence
+                {
                     try state.check(token, database)
                 }
                 return PurgeBound(sequence: token.sequence, proof: token)

@@ -109,9 +109,11 @@ public final class HistoryStore: Sendable {
         guard author.contains(where: { !$0.isWhitespace }) else {
             throw HistoryError(.invalidAuthor, "the author is empty: name who writes, for example the service")
         }
-        guard author.utf8.count <= 128, author.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F }) else {
+        guard author.utf8.count <= 128, author.unicodeScalars.allSatisfy({ $0.value >= 0x20 && $0.value != 0x7F })
+        else {
             throw HistoryError(
-                .invalidAuthor, "the author must be at most 128 bytes without control characters: it becomes part of queue names")
+                .invalidAuthor,
+                "the author must be at most 128 bytes without control characters: it becomes part of queue names")
         }
     }
 

@@ -11,7 +11,8 @@ enum LayoutStore {
 
     /// The layouts under which tables are tracked now.
     static func readCurrent(_ database: Database) throws -> [HistoryLayout] {
-        try read("SELECT layout, entity, name, definition FROM history_entity WHERE is_current ORDER BY layout", database)
+        try read(
+            "SELECT layout, entity, name, definition FROM history_entity WHERE is_current ORDER BY layout", database)
     }
 
     private static func read(_ sql: String, _ database: Database) throws -> [HistoryLayout] {
@@ -21,7 +22,8 @@ enum LayoutStore {
             let text: String = try row.get(3)
             guard let definition = try? decoder.decode(HistoryLayout.Definition.self, from: Data(text.utf8)) else {
                 throw HistoryError(
-                    .damagedHistory, "\(database.path): layout \(id) in history_entity cannot be read: restore a backup")
+                    .damagedHistory, "\(database.path): layout \(id) in history_entity cannot be read: restore a backup"
+                )
             }
             return HistoryLayout(id: id, entityID: try row.get(1), entity: try row.get(2), definition: definition)
         }

@@ -17,7 +17,8 @@ struct StoreState: Sendable, Hashable {
         HistoryToken(storeID: storeID, epoch: epoch, sequence: sequence, nonce: nonce)
     }
 
-    static let sql = "SELECT uuid, epoch, purged_sequence, purged_nonce, published_sequence FROM history_store WHERE id = 1"
+    static let sql =
+        "SELECT uuid, epoch, purged_sequence, purged_nonce, published_sequence FROM history_store WHERE id = 1"
 
     /// Reads the state. Must run inside the transaction that relies on it.
     static func read(_ database: Database) throws -> StoreState {
@@ -27,14 +28,16 @@ struct StoreState: Sendable, Hashable {
                 purgedNonce: UInt64(bitPattern: try row.get(3)), publishedSequence: try row.get(4))
         }
         guard let state = states.first else {
-            throw HistoryError(.damagedHistory, "\(database.path): history_store has no row: restore the file from a backup")
+            throw HistoryError(
+                .damagedHistory, "\(database.path): history_store has no row: restore the file from a backup")
         }
         return state
     }
 
     /// The newest transaction, or the purge mark where there is none.
     func head(_ database: Database) throws -> HistoryToken {
-        let rows = try database.query("SELECT sequence, nonce FROM history_transaction ORDER BY sequence DESC LIMIT 1") {
+        let rows = try database.query("SELECT sequence, nonce FROM history_transaction ORDER BY sequence DESC LIMIT 1")
+        {
             row -> HistoryToken in
             token(try row.get(0), UInt64(bitPattern: try row.get(1)))
         }

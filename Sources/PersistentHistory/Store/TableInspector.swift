@@ -70,7 +70,7 @@ enum TableInspector {
             return "table \(table.name) has no declared primary key, and rowids are not stable: "
                 + "give it one (for example id INTEGER PRIMARY KEY), then track it"
         }
-        return optionObstacle(table, options) ?? generatedColumnObstacle(table)
+        return optionObstacle(table, options) ?? generatedColumnObstacle(table) ?? keyOrderObstacle(table)
     }
 
     private static func optionObstacle(_ table: TableDescription, _ options: TrackingOptions) -> String? {
@@ -81,7 +81,8 @@ enum TableInspector {
         }
         let hidden = options.excludedColumns.union(options.redactedColumns)
         if let key = table.columns.first(where: { $0.keyPosition > 0 && hidden.contains($0.name) }) {
-            return "column \(key.name) of table \(table.name) is part of the primary key and cannot be excluded or redacted"
+            return
+                "column \(key.name) of table \(table.name) is part of the primary key and cannot be excluded or redacted"
         }
         return nil
     }
@@ -101,6 +102,24 @@ enum TableInspector {
         guard isMisread else { return nil }
         return "table \(table.name) declares virtual generated columns before stored ones in a way that this SQLite "
             + "(\(Database.libraryVersion)) reports wrongly to hooks: declare the virtual columns last, or make them STORED"
+    }
+
+    /// SQLite up to 3.40 at least gives old values of a table without rowid the affinity of another column where the
+    /// key's columns are not declared first: integers then come out as reals. Such tables are refused.
+    private static func keyOrderObstacle(_ table: TableDescription) -> String? {
+        guard table.isKeyed, case .success(let indexing) = PreupdateIndexing.current, indexing.misreadsKeyedTables
+        else { return nil }
+        let keys = table.columns.indices.filter { table.columns[$0].keyPosition > 0 }
+            .sorted { table.columns[$0].keyPosition < table.columns[$1].keyPosition }
+        let others = table.columns.indices.filter { table.columns[$0].keyPosition == 0 && !table.columns[$0].isVirtual }
+        let isMisread = (keys + others).enumerated().contains { place, index in
+            table.columns[place].isReal && !table.columns[index].isReal && table.columns[index].mayHoldNumbers
+        }
+        guard isMisread else { return nil }
+        return
+            "table \(table.name) is WITHOUT ROWID and its columns stand in another order than in its key's index, next "
+            + "to REAL columns: this SQLite (\(Database.libraryVersion)) reports its integers as reals to hooks; declare "
+            + "the key's columns first, in the key's order, and virtual generated columns last"
     }
 
     /// What a layout of the table records.
