@@ -49,6 +49,13 @@ let package = Package(
             dependencies: ["PersistentHistory", "TidingsSQLite", "CTidingsSQLite"],
             swiftSettings: settings
         ),
+        // The other process in tests that need one: crashed, contended with, measured.
+        .executableTarget(
+            name: "TestWriter",
+            dependencies: ["PersistentHistory", "TidingsSQLite"],
+            path: "Tests/TestWriter",
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "TidingsSQLiteTests",
             dependencies: ["TidingsSQLite", "TidingsTestKit"],
@@ -56,7 +63,8 @@ let package = Package(
         ),
         .testTarget(
             name: "PersistentHistoryTests",
-            dependencies: ["PersistentHistory", "TidingsSQLite", "TidingsTestKit"],
+            dependencies: ["PersistentHistory", "TidingsSQLite", "TidingsTestKit", "TestWriter"],
+            exclude: ["Golden"],
             swiftSettings: settings
         ),
     ]

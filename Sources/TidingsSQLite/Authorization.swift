@@ -23,9 +23,11 @@ package struct AuthorizedAction {
     package let database: String?
 
     init(code: Int32, first: String?, second: String?, database: String?) {
-        self.first = first
-        self.second = second
-        self.database = database
+        // ALTER TABLE alone has the database's name first, and the table's second.
+        let isAlter = code == SQLITE_ALTER_TABLE
+        self.first = isAlter ? second : first
+        self.second = isAlter ? nil : second
+        self.database = isAlter ? first : database
         kind =
             switch code {
             case SQLITE_INSERT: .insert

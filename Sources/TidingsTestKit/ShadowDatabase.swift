@@ -49,12 +49,12 @@ public actor ShadowDatabase {
         let table = quoted(change.entity)
         switch change.operation {
         case .insert:
-            let values = change.after ?? HistoryValues([:])
+            let values = change.after ?? [:]
             let columns = values.columns.map(quoted).joined(separator: ", ")
             let marks = values.map { _ in "?" }.joined(separator: ", ")
             try run("INSERT INTO \(table)(\(columns)) VALUES (\(marks))", values.values, change, db)
         case .update:
-            let values = change.after ?? HistoryValues([:])
+            let values = change.after ?? [:]
             let set = values.columns.map { "\(quoted($0)) = ?" }.joined(separator: ", ")
             let place = place(of: change)
             try run("UPDATE \(table) SET \(set) WHERE \(place.sql)", values.values + place.values, change, db)
@@ -74,7 +74,12 @@ public actor ShadowDatabase {
             return (conditions(change.key), change.key.values)
         }
         let table = quoted(change.entity)
-        return ("rowid = (SELECT rowid FROM \(table) WHERE \(conditions(before)) LIMIT 1)", before.values)
+        // IS alone would take 1 for 1.0.
+        let exact = before.columns.map { "\(quoted($0)) IS ? AND typeof(\(quoted($0))) = typeof(?)" }
+        return (
+            "rowid = (SELECT rowid FROM \(table) WHERE \(exact.joined(separator: " AND ")) LIMIT 1)",
+            before.values.flatMap { [$0, $0] }
+        )
     }
 
     private static func run(_ sql: String, _ values: [SQLiteValue], _ change: DecodedChange, _ db: Database) throws {
@@ -94,11 +99,21 @@ public actor ShadowDatabase {
         let found = try await connection.run { db in try Self.contents(tables, db) }
         var differences: [String] = []
         for (index, table) in tables.enumerated() where expected[index] != found[index] {
-            let missing = expected[index].filter { !found[index].contains($0) }
-            let extra = found[index].filter { !expected[index].contains($0) }
+            let missing = Self.surplus(of: expected[index], over: found[index])
+            let extra = Self.surplus(of: found[index], over: expected[index])
             differences.append("\(table): the store has \(missing), the shadow \(extra)")
         }
         return differences
+    }
+
+    /// The rows of one table that the other lacks, as often as it lacks them.
+    private static func surplus(of rows: [[SQLiteValue]], over others: [[SQLiteValue]]) -> [[SQLiteValue]] {
+        var counts = Dictionary(others.map { ($0, 1) }, uniquingKeysWith: +)
+        return rows.filter { row in
+            guard let count = counts[row], count > 0 else { return true }
+            counts[row] = count - 1
+            return false
+        }
     }
 
     private static func contents(_ tables: [String], _ db: Database) throws -> [[[SQLiteValue]]] {

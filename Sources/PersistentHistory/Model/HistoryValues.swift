@@ -11,8 +11,8 @@ public struct HistoryValues: Sendable, Hashable, RandomAccessCollection {
     public let values: [SQLiteValue]
 
     /// Makes values of pairs.
-    public init(_ pairs: KeyValuePairs<String, SQLiteValue>) {
-        self.init(columns: pairs.map(\.key), values: pairs.map(\.value))
+    public init(_ pairs: [(column: String, value: SQLiteValue)]) {
+        self.init(columns: pairs.map(\.column), values: pairs.map(\.value))
     }
 
     init(columns: [String], values: [SQLiteValue]) {
@@ -31,4 +31,11 @@ public struct HistoryValues: Sendable, Hashable, RandomAccessCollection {
     public var startIndex: Int { 0 }
     /// The number of columns.
     public var endIndex: Int { columns.count }
+}
+
+extension HistoryValues: ExpressibleByDictionaryLiteral {
+    /// Values of a literal, in its order.
+    public init(dictionaryLiteral elements: (String, SQLiteValue)...) {
+        self.init(columns: elements.map(\.0), values: elements.map(\.1))
+    }
 }

@@ -241,6 +241,7 @@ final class HistoryRecorder {
         hasChangedSchema = true
         do {
             try database.internally {
+                try HistorySchema.checkNames(database)
                 try database.hidingChanges {
                     try tracking.reload(database) { kind, layout in record(kind, layout) }
                 }

@@ -21,7 +21,7 @@ actor HistoryWriter {
                 options: OpenOptions(
                     access: create ? .create : .readWrite, busyTimeout: options.busyTimeout,
                     synchronous: options.synchronous, usesWriteAheadLog: create, statementCacheLimit: 128))
-            try initialise(opened, options, create: create)
+            try opened.hidingChanges { try Self.initialise(opened, options, create: create) }
             if !create { try opened.enterWriteAheadLog() }
             // Before any user's statement is prepared: one prepared earlier could bypass the hook.
             try opened.installPreupdateHook(hook)
@@ -39,7 +39,7 @@ actor HistoryWriter {
         }
     }
 
-    private func initialise(_ database: Database, _ options: HistoryStore.Options, create: Bool) throws {
+    private static func initialise(_ database: Database, _ options: HistoryStore.Options, create: Bool) throws {
         if create {
             try database.transaction {
                 guard try !HistorySchema.exists(database) else { return }
@@ -101,7 +101,9 @@ actor HistoryWriter {
         let (database, recorder) = try parts()
         return try record(recorder, writer) {
             try reporting("tracking") {
-                try database.internally { try recorder.track(try names(tables, database), options) }
+                try database.internally {
+                    try database.hidingChanges { try recorder.track(try names(tables, database), options) }
+                }
             }
         }.1
     }
@@ -117,7 +119,7 @@ actor HistoryWriter {
                         case .all: recorder.tracking.layouts.map(\.entity)
                         case .named(let names): names
                         }
-                    try recorder.untrack(names)
+                    try database.hidingChanges { try recorder.untrack(names) }
                 }
             }
         }.1

@@ -82,6 +82,15 @@ enum HistorySchema {
         );
         """
 
+    /// Proves that nothing but Tidings' own tables has the reserved prefix: a RENAME shows its new name to nobody before.
+    static func checkNames(_ database: Database) throws {
+        let sql = "SELECT name FROM sqlite_schema WHERE lower(name) GLOB 'history_*' ORDER BY name"
+        let names = try database.query(sql) { row in try row.get(0, as: String.self) }
+        guard let foreign = names.first(where: { !tables.contains("CREATE TABLE \($0)(") }) else { return }
+        throw HistoryError(
+            .untrackable, "\(foreign) has the prefix history_, which belongs to Tidings: choose another name")
+    }
+
     /// True where the database has been initialised as a store.
     static func exists(_ database: Database) throws -> Bool {
         let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'history_store'"
