@@ -1,19 +1,24 @@
 import Foundation
+import Testing
 import TidingsSQLite
 import TidingsTestKit
-import Testing
 
 @testable import PersistentHistory
 
 @Suite("Encoding", .timeLimit(.minutes(5)))
 struct EncodingTests {
-    @Test("the bytes written today are those of the golden files, and decode to what these say", arguments: GoldenFile.names)
+    @Test(
+        "the bytes written today are those of the golden files, and decode to what these say",
+        arguments: GoldenFile.names)
     func golden(name: String) async throws {
         var golden = try GoldenFile(name)
         let written = try await golden.written()
         if ProcessInfo.processInfo.environment["TIDINGS_WRITE_GOLDEN"] == "1" { try golden.rewrite(written) }
-        for section in ["layouts", "changes", "decoded"] { #expect(written[section] == golden.sections[section], "\(section)") }
-        #expect(try GoldenFile.decode(golden.bytes, golden.layouts).joined(separator: "\n") == golden.sections["decoded"])
+        for section in ["layouts", "changes", "decoded"] {
+            #expect(written[section] == golden.sections[section], "\(section)")
+        }
+        #expect(
+            try GoldenFile.decode(golden.bytes, golden.layouts).joined(separator: "\n") == golden.sections["decoded"])
         #expect(golden.bytes.count > 10)
     }
 
@@ -40,7 +45,9 @@ struct EncodingTests {
         #expect(errors == bytes.count - whole.count - 1)
     }
 
-    @Test("25,000 random mutations of each golden file decode or are an error, and never trap", arguments: GoldenFile.names)
+    @Test(
+        "25,000 random mutations of each golden file decode or are an error, and never trap",
+        arguments: GoldenFile.names)
     func mutations(name: String) throws {
         let golden = try GoldenFile(name)
         let layouts = try golden.layouts
@@ -76,7 +83,8 @@ struct EncodingTests {
     @Test("varints round-trip at every length")
     func varints() throws {
         let buffer = RecordBuffer(spillThreshold: .max)
-        let values: [UInt64] = [0, 1, 127, 128, 16_383, 16_384] + (0..<64).flatMap { [1 << $0, (1 << $0) - 1] } + [.max]
+        let values: [UInt64] =
+            [0, 1, 127, 128, 16_383, 16_384] + (0..<64).flatMap { [1 << $0, (1 << $0) - 1] } + [.max]
         for value in values { buffer.append(varint: value) }
         var reader = RecordReader(buffer.bytes, from: 0, to: buffer.count)
         for value in values { #expect(try reader.varint() == value) }
@@ -98,7 +106,9 @@ struct EncodingTests {
                     buffer.rollBack(to: position)
                     expected.removeLast(expected.count - position)
                 } else {
-                    let piece = (0..<Int.random(in: 1...15, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
+                    let piece = (0..<Int.random(in: 1...15, using: &random)).map { _ in
+                        UInt8.random(in: 0...255, using: &random)
+                    }
                     piece.withUnsafeBytes { buffer.append(bytes: $0) }
                     expected += piece
                     try buffer.spillIfLarge()
@@ -116,7 +126,9 @@ struct EncodingTests {
         let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
         try await temporary.write("INSERT INTO t VALUES (1, 'text')")
         let other = try await SQLiteConnection.open(temporary.path)
-        try await other.run { try $0.execute("UPDATE history_transaction SET changes = x'010163ff' WHERE sequence = 2") }
+        try await other.run {
+            try $0.execute("UPDATE history_transaction SET changes = x'010163ff' WHERE sequence = 2")
+        }
         await other.close()
         let transaction = try #require(try await temporary.store.transaction(2))
         let error = await #expect(throws: HistoryError.self) { try await transaction.changes.all() }

@@ -22,7 +22,9 @@ struct GoldenFile {
     init(_ name: String) throws {
         self.name = name
         var section = ""
-        for line in try String(contentsOf: url, encoding: .utf8).split(separator: "\n", omittingEmptySubsequences: false) {
+        for line in try String(contentsOf: url, encoding: .utf8).split(
+            separator: "\n", omittingEmptySubsequences: false)
+        {
             if line.hasPrefix("## ") {
                 section = String(line.dropFirst(3))
                 sections[section] = ""
@@ -40,7 +42,8 @@ struct GoldenFile {
                 let parts = line.split(separator: "\t").map(String.init)
                 let definition = try JSONDecoder().decode(HistoryLayout.Definition.self, from: Data(parts[3].utf8))
                 let id = Int64(parts[0]) ?? 0
-                layouts[id] = HistoryLayout(id: id, entityID: Int64(parts[1]) ?? 0, entity: parts[2], definition: definition)
+                layouts[id] = HistoryLayout(
+                    id: id, entityID: Int64(parts[1]) ?? 0, entity: parts[2], definition: definition)
             }
             return LayoutTable(layouts)
         }
@@ -68,7 +71,8 @@ struct GoldenFile {
             }
         }
         let bytes = try await temporary.store.read { db in
-            try db.first("SELECT changes FROM history_transaction ORDER BY sequence DESC LIMIT 1", as: [UInt8].self) ?? []
+            try db.first("SELECT changes FROM history_transaction ORDER BY sequence DESC LIMIT 1", as: [UInt8].self)
+                ?? []
         }
         return [
             "layouts": layouts.joined(separator: "\n"), "changes": Self.hexadecimal(bytes),
@@ -90,8 +94,10 @@ struct GoldenFile {
 
     private static func hexadecimal(_ bytes: [UInt8]) -> String {
         stride(from: 0, to: bytes.count, by: 32).map { start in
-            bytes[start..<min(start + 32, bytes.count)].map { $0 < 16 ? "0" + String($0, radix: 16) : String($0, radix: 16) }
-                .joined(separator: " ")
+            bytes[start..<min(start + 32, bytes.count)].map {
+                $0 < 16 ? "0" + String($0, radix: 16) : String($0, radix: 16)
+            }
+            .joined(separator: " ")
         }.joined(separator: "\n")
     }
 

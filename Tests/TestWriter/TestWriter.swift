@@ -13,9 +13,11 @@ struct TestWriter {
         case "endless": try await writeEndlessly(arguments[1], seed: UInt64(rest[0]) ?? 0)
         case "contend":
             try await contend(arguments[1], author: rest[0], seconds: Double(rest[1]) ?? 1, full: rest[2] == "FULL")
+        case "read": try await measureReading(arguments[1])
         case "memory":
             try await measureMemory(arguments[1], isTracked: rest[0] == "tracked", rows: Int(rest[1]) ?? 0, rest[2])
         case "token": try await printToken(arguments[1])
+        case "fill": try await fill(arguments[1])
         case "hold": try await holdLock(arguments[1])
         default: exit(2)
         }
@@ -98,6 +100,22 @@ struct TestWriter {
         await store.close()
     }
 
+    /// Reads all of the newest transaction and prints the peak of resident memory in KiB before and after it.
+    private static func measureReading(_ path: String) async throws {
+        let store = try await HistoryStore.openReadOnly(path)
+        _ = try await store.count()
+        let before = try peakMemory()
+        var count = 0
+        var request = HistoryRequest()
+        request.order = .newestFirst
+        request.limit = 1
+        for try await transaction in store.history(request) {
+            for try await change in transaction.changes where change.decoded().key["id"] != nil { count += 1 }
+        }
+        emit("\(before) \(try peakMemory()) \(count)")
+        await store.close()
+    }
+
     /// The peak of resident memory in KiB, from proc(5).
     private static func peakMemory() throws -> Int {
         let status = try String(contentsOfFile: "/proc/self/status", encoding: .utf8)
@@ -109,6 +127,29 @@ struct TestWriter {
         let store = try await HistoryStore.openReadOnly(path)
         let data = try JSONEncoder().encode(try await store.currentToken())
         emit(String(decoding: data, as: UTF8.self))
+    }
+
+    /// Writes until the kernel refuses, then deletes, and writes again.
+    private static func fill(_ path: String) async throws {
+        let store = try await HistoryStore.open(path, author: "filler", create: true)
+        try await store.migrate { db in try db.execute("CREATE TABLE t(id INTEGER PRIMARY KEY, v)") }
+        try await store.track(.all)
+        var written = 0
+        do {
+            while written < 1000 {
+                try await store.write { db in try db.execute("INSERT INTO t(v) VALUES (zeroblob(10000))") }
+                written += 1
+            }
+        } catch {
+            // One transaction is that of the tracking.
+            guard try await store.count() == written + 1 else { exit(3) }
+            emit("failed clearly")
+        }
+        // A checkpoint frees the log; its own writes are inside the limit.
+        try await SQLiteConnection.open(path).run { db in try db.execute("PRAGMA wal_checkpoint(TRUNCATE)") }
+        try await store.write { db in try db.execute("INSERT INTO t(v) VALUES (1)") }
+        emit("written again")
+        await store.close()
     }
 
     /// Holds the write lock until it is told to let go.
