@@ -1,0 +1,33 @@
+import Testing
+import TidingsSQLite
+import TidingsTestKit
+
+extension Database {
+    /// A database in memory, with a schema.
+    static func memory(_ schema: String = "", cacheLimit: Int = 128) throws -> Database {
+        let options = OpenOptions(access: .create, usesWriteAheadLog: false, statementCacheLimit: cacheLimit)
+        let database = try Database(path: ":memory:", options: options)
+        try database.execute(schema)
+        return database
+    }
+
+    /// The whole of a table.
+    func table(_ name: String) throws -> [[SQLiteValue]] { try rows("SELECT * FROM \(name)") }
+}
+
+/// An error of the tests' own.
+struct Stop: Error, Equatable {}
+
+/// A xorshift generator: random tests name their seed, so that a failure can be run again.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed | 1 }
+
+    mutating func next() -> UInt64 {
+        state ^= state << 13
+        state ^= state >> 7
+        state ^= state << 17
+        return state &* 0x2545_F491_4F6C_DD1D
+    }
+}
