@@ -24,13 +24,14 @@ public final class Statement {
         self.database = database
         self.sql = sql
         self.changesSchema = changesSchema
-        unsafe columnCount = Int(sqlite3_column_count(handle))
     }
 
     deinit { finalize() }
 
     /// The number of columns in the result; 0 for a statement without one.
-    public private(set) var columnCount: Int
+    ///
+    /// Asked anew each time: SQLite prepares a statement again where the schema has changed under it.
+    public var columnCount: Int { Int(unsafe sqlite3_column_count(handle)) }
 
     /// The names of the result's columns.
     public var columnNames: [String] {
