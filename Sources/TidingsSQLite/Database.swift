@@ -160,14 +160,20 @@ public final class Database {
         let statement = try statement(sql)
         defer { release(statement) }
         try bind(bindings, to: statement)
-        return try statement.step() ? try Row(statement: statement).get(0, as: type) : nil
+        guard try statement.step() else { return nil }
+        let value = try Row(statement: statement).get(0, as: type)
+        // The rest of a writing statement's work, foreign keys and the commit among it, is done after its last row.
+        if !statement.isReadOnly { while try statement.step() {} }
+        return value
     }
 
     /// Lends a statement of the cache, reset and without bindings, to `body`: for loops that bind and step themselves.
     public func withStatement<R>(_ sql: String, _ body: (Statement) throws -> R) throws -> R {
         let statement = try statement(sql)
         defer { release(statement) }
-        return try body(statement)
+        let result = try body(statement)
+        try statement.finish()
+        return result
     }
 
     private func bind(_ values: [any SQLiteBindable], to statement: Statement) throws(SQLiteError) {

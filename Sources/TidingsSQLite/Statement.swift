@@ -137,11 +137,23 @@ public final class Statement {
     }
 
     /// Ends the result. Bound values stay.
-    public func reset() {
-        // The result repeats the error of the last step, which step() has thrown already.
-        unsafe sqlite3_reset(handle)
+    ///
+    /// A statement that writes ends its work here too where it was not stepped to its end, and may yet fail: step to
+    /// the end to be told.
+    public func reset() { try? finish() }
+
+    /// Ends the result. Throws where a statement that was left before its end has failed at what was left to do: to
+    /// check foreign keys, to commit.
+    func finish() throws(SQLiteError) {
+        let code = unsafe sqlite3_reset(handle)
+        // After the end, or an error, the code repeats what step() has returned or thrown already.
         guard isRunning else { return }
         isRunning = false
+        guard code == SQLITE_OK else {
+            let error = database.error(code, sql: sql)
+            database.didFail(self)
+            throw error
+        }
         database.didStop(self)
     }
 
