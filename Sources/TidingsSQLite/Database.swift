@@ -251,22 +251,20 @@ public final class Database {
 
     /// Prepares the statement that starts at a byte of the SQL; nil where only space and comments are left.
     private func prepare(_ sql: String, from offset: Int) throws(SQLiteError) -> (statement: Statement?, tail: Int) {
-        var text = sql
+        guard offset > 0 || !sql.utf8.contains(0) else {
+            throw SQLiteError(.error, "the SQL holds a NUL character, at which SQLite would stop reading", sql: sql)
+        }
         var prepared: OpaquePointer?
         var end = offset
         authorizer.sawSchemaChange = false
         authorizer.denial = nil
-        let code = text.withUTF8 { utf8 in
-            guard offset < utf8.count else { return SQLITE_OK }
-            return unsafe utf8.withMemoryRebound(to: CChar.self) { characters in
-                guard let base = characters.baseAddress else { return SQLITE_OK }
-                var tail: UnsafePointer<CChar>?
-                let code = unsafe sqlite3_prepare_v3(
-                    handle, base + offset, Int32(clamping: characters.count - offset),
-                    UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
-                unsafe end = tail.map { unsafe $0 - base } ?? characters.count
-                return code
-            }
+        // Up to the NUL that ends the string: with a length SQLite would copy all that is left of a script each time.
+        let code = unsafe sql.withCString { characters in
+            var tail: UnsafePointer<CChar>?
+            let code = unsafe sqlite3_prepare_v3(
+                handle, characters + offset, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+            unsafe end = tail.map { unsafe $0 - characters } ?? sql.utf8.count
+            return code
         }
         guard code == SQLITE_OK else {
             if let denial = authorizer.denial { throw SQLiteError(.notAuthorized, denial, sql: sql) }
