@@ -202,7 +202,7 @@ public final class Database {
         statement.lastUse = uses
         if cache[sql] == nil, !statement.changesSchema {
             if cache.count >= cacheLimit { evict() }
-            cache[sql] = statement
+            if cache.count < cacheLimit { cache[sql] = statement }
         }
         return statement
     }
