@@ -192,7 +192,8 @@ public final class Database {
     /// A statement of the cache that is not in use, or a new one.
     private func statement(_ sql: String) throws(SQLiteError) -> Statement {
         uses &+= 1
-        if let cached = cache[sql], !cached.isInUse {
+        // What the library has prepared for itself is not for users: the policy never saw it.
+        if let cached = cache[sql], !cached.isInUse, cached.isInternal == isInternal {
             cached.isInUse = true
             cached.lastUse = uses
             return cached
@@ -274,7 +275,9 @@ public final class Database {
         let whole = offset == 0 && end >= sql.utf8.count
         let own = whole ? sql : String(decoding: sql.utf8.dropFirst(offset).prefix(end - offset), as: UTF8.self)
         return unsafe (
-            Statement(handle: owned, database: self, sql: own, changesSchema: authorizer.sawSchemaChange), end
+            Statement(
+                handle: owned, database: self, sql: own, changesSchema: authorizer.sawSchemaChange,
+                isInternal: isInternal), end
         )
     }
 
@@ -333,6 +336,7 @@ public final class Database {
 
     /// Sets the policy that decides on the statements of users. Called when statements are prepared.
     package func setPolicy(_ policy: @escaping (AuthorizedAction) -> AuthorizationDecision) {
+        cache.removeAll()
         authorizer.policy = policy
     }
 

@@ -13,17 +13,20 @@ public final class Statement {
     public let sql: String
     /// True where the statement may change the schema, as the authorizer saw when it was prepared.
     package let changesSchema: Bool
+    /// True where the library prepared the statement for itself, so that no policy applied.
+    let isInternal: Bool
     /// True while a result is being read, so that the cache does not hand the statement out twice.
     var isInUse = false
     var lastUse: UInt64 = 0
     /// True from the first step to the reset.
     private var isRunning = false
 
-    init(handle: OpaquePointer, database: Database, sql: String, changesSchema: Bool) {
+    init(handle: OpaquePointer, database: Database, sql: String, changesSchema: Bool, isInternal: Bool) {
         unsafe self.handle = unsafe handle
         self.database = database
         self.sql = sql
         self.changesSchema = changesSchema
+        self.isInternal = isInternal
     }
 
     deinit { finalize() }
