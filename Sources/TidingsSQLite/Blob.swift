@@ -82,6 +82,7 @@ extension Database {
     public func withBlob<R>(
         table: String, column: String, rowID: Int64, isWritable: Bool = false, _ body: (Blob) throws -> R
     ) throws -> R {
+        try checkNotAborted()
         if isWritable { try checkBlobPolicy(table: table, column: column) }
         let blob = try Blob(database: self, table: table, column: column, rowID: rowID, isWritable: isWritable)
         let result: R

@@ -15,8 +15,8 @@ public final class Database {
     package weak var observer: (any StatementObserver)?
     /// True while the library itself runs statements: neither policy nor observer apply.
     package private(set) var isInternal = false
-    /// True where an error has rolled back the transaction that is still meant to be open.
-    package private(set) var isAborted = false
+    /// True where the transaction that is still meant to be open has ended: an error has rolled it back.
+    package var isAborted: Bool { isTransactionExpected && !isInTransaction }
 
     private let busyHandler: BusyHandler
     private let authorizer = Authorizer()
@@ -373,12 +373,11 @@ public final class Database {
     package func begin(_ statement: Statement) throws(SQLiteError) {
         try internally { () throws(SQLiteError) in _ = try statement.step() }
         isTransactionExpected = true
-        isAborted = false
     }
 
     /// Ends the transaction; on an error it is still open and must be rolled back.
     package func commit(_ statement: Statement) throws(SQLiteError) {
-        guard !isAborted else { throw Self.abortedError }
+        try checkNotAborted()
         try internally { () throws(SQLiteError) in _ = try statement.step() }
         isTransactionExpected = false
     }
@@ -386,15 +385,19 @@ public final class Database {
     /// Takes the transaction back; harmless where an error has done so already.
     package func rollBack() {
         isTransactionExpected = false
-        isAborted = false
         guard isInTransaction else { return }
         // ROLLBACK fails only where there is nothing to roll back.
         internally { _ = try? execute("ROLLBACK") }
     }
 
+    /// Throws where the transaction has ended under its closure: what ran now would commit by itself.
+    func checkNotAborted() throws(SQLiteError) {
+        guard !isAborted else { throw Self.abortedError }
+    }
+
     func willRun(_ statement: Statement) throws(SQLiteError) {
         guard !isInternal else { return }
-        guard !isAborted else { throw Self.abortedError }
+        try checkNotAborted()
         try observer?.willRun(statement)
     }
 
@@ -412,13 +415,14 @@ public final class Database {
     }
 
     func didFail(_ statement: Statement) {
-        if isTransactionExpected, !isInTransaction { isAborted = true }
         guard !isInternal else { return }
         observer?.didStop(statement)
     }
 
     private static let abortedError = SQLiteError(
-        .aborted, "an earlier error has rolled the transaction back: let the error leave the closure, then try again")
+        .aborted,
+        "the transaction has ended before its closure did, by an error that rolled it back or by SQL: "
+            + "let the error leave the closure, then try again")
 }
 
 /// Is told of the statements that users of a connection run.
