@@ -31,3 +31,29 @@ struct SeededGenerator: RandomNumberGenerator {
         return state &* 0x2545_F491_4F6C_DD1D
     }
 }
+
+/// The SQLite error that `body` throws; an issue where it throws none, or another.
+///
+/// Used instead of `#expect(throws:)`, which does not nest, and inside closures has been seen to run another closure
+/// of the same function (Swift 6.3.1).
+@discardableResult
+func sqliteError<R>(at location: SourceLocation = #_sourceLocation, _ body: () throws -> R) -> SQLiteError? {
+    thrown(at: location, body)
+}
+
+/// Expects that `body` throws ``Stop``.
+func expectStop<R>(at location: SourceLocation = #_sourceLocation, _ body: () throws -> R) {
+    _ = thrown(at: location, body) as Stop?
+}
+
+private func thrown<R, E: Error>(at location: SourceLocation, _ body: () throws -> R) -> E? {
+    do {
+        _ = try body()
+        Issue.record("no error was thrown", sourceLocation: location)
+    } catch let error as E {
+        return error
+    } catch {
+        Issue.record("\(error) was thrown", sourceLocation: location)
+    }
+    return nil
+}

@@ -53,7 +53,7 @@ struct PolicyTests {
         ] as [(AuthorizedAction.Kind, String)])
     func refused(kind: AuthorizedAction.Kind, sql: String) throws {
         let (database, _) = try make("CREATE TABLE t(a); INSERT INTO t VALUES (7)", refusing: kind)
-        let error = #expect(throws: SQLiteError.self) { try database.execute(sql) }
+        let error = sqliteError { try database.execute(sql) }
         #expect(error?.code == .notAuthorized)
         #expect(error?.message == "no \(kind) here")
         #expect(error?.sql == sql)
@@ -67,7 +67,7 @@ struct PolicyTests {
             CREATE TABLE t(a); CREATE TABLE log(a);
             CREATE TRIGGER r AFTER INSERT ON t BEGIN DELETE FROM log; END
             """, refusing: .delete)
-        #expect(throws: SQLiteError.self) { try database.execute("INSERT INTO t VALUES (1)") }
+        sqliteError { try database.execute("INSERT INTO t VALUES (1)") }
     }
 
     @Test("the library's own statements are not asked about")
@@ -76,8 +76,8 @@ struct PolicyTests {
         try database.internally { try database.execute("INSERT INTO t VALUES (1)") }
         #expect(policy.seen == [])
         // Nested, and after an error, the policy is back where it was.
-        #expect(throws: Stop.self) { try database.internally { try database.internally { throw Stop() } } }
-        #expect(throws: SQLiteError.self) { try database.execute("INSERT INTO t VALUES (2)") }
+        expectStop { try database.internally { try database.internally { throw Stop() } } }
+        sqliteError { try database.execute("INSERT INTO t VALUES (2)") }
         #expect(try database.table("t") == [[1]])
     }
 
@@ -87,7 +87,7 @@ struct PolicyTests {
         let sql = "PRAGMA user_version"
         #expect(try database.internally { try database.first(sql) } == 0)
         for _ in 1...2 {
-            let error = #expect(throws: SQLiteError.self) { try database.first(sql, as: Int.self) }
+            let error = sqliteError { try database.first(sql, as: Int.self) }
             #expect(error?.message == "no pragma here")
         }
         #expect(try database.internally { try database.first(sql) } == 0)
@@ -98,7 +98,7 @@ struct PolicyTests {
         let database = try Database.memory("CREATE TABLE t(a)")
         try database.execute("INSERT INTO t VALUES (?)", 1)
         database.setPolicy { $0.kind == .insert ? .deny(reason: "no more") : .allow }
-        let error = #expect(throws: SQLiteError.self) { try database.execute("INSERT INTO t VALUES (?)", 2) }
+        let error = sqliteError { try database.execute("INSERT INTO t VALUES (?)", 2) }
         #expect(error?.message == "no more")
     }
 
@@ -108,7 +108,7 @@ struct PolicyTests {
         try database.execute("INSERT INTO t VALUES (?)", 1)
         try database.execute("CREATE INDEX i ON t(a)")
         policy.refused = .insert
-        let error = #expect(throws: SQLiteError.self) { try database.execute("INSERT INTO t VALUES (?)", 2) }
+        let error = sqliteError { try database.execute("INSERT INTO t VALUES (?)", 2) }
         #expect(error?.code == .notAuthorized)
         #expect(try database.table("t") == [[1]])
     }
@@ -118,7 +118,7 @@ struct PolicyTests {
         let (database, policy) = try make("CREATE TABLE t(a); INSERT INTO t VALUES (x'01')", refusing: .update)
         #expect(try database.withBlob(table: "t", column: "a", rowID: 1) { try $0.read(1) } == [1])
         #expect(policy.seen == [])
-        let error = #expect(throws: SQLiteError.self) {
+        let error = sqliteError {
             try database.withBlob(table: "t", column: "a", rowID: 1, isWritable: true) { try $0.write([2]) }
         }
         #expect(error?.code == .notAuthorized)

@@ -41,7 +41,7 @@ struct StatementCacheTests {
             let worked = (try? database.execute("INSERT INTO t VALUES (?)", 1)) != nil
             #expect(worked == expected)
         }
-        #expect(throws: Stop.self) { try database.query("SELECT a FROM t") { _ in throw Stop() } }
+        expectStop { try database.query("SELECT a FROM t") { _ in throw Stop() } }
         #expect(try database.rows("SELECT a FROM t") == [[1]])
         #expect(!database.isInTransaction)
     }
@@ -118,7 +118,7 @@ struct ScriptTests {
     func partial() throws {
         let database = try Database.memory("CREATE TABLE t(a UNIQUE)")
         let script = "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)"
-        let error = #expect(throws: SQLiteError.self) { try database.execute(script) }
+        let error = sqliteError { try database.execute(script) }
         #expect(error?.code == .constraint)
         #expect(error?.sql == " INSERT INTO t VALUES (1);")
         #expect(try database.table("t") == [[1]])
@@ -144,7 +144,7 @@ struct ScriptTests {
     @Test("SQL that holds a NUL character is refused before any of it runs")
     func nul() throws {
         let database = try Database.memory("CREATE TABLE t(a)")
-        let error = #expect(throws: SQLiteError.self) {
+        let error = sqliteError {
             try database.execute("INSERT INTO t VALUES (1);\u{0} INSERT INTO t VALUES (2)")
         }
         #expect(error?.message == "the SQL holds a NUL character, at which SQLite would stop reading")

@@ -7,7 +7,7 @@ struct StatementTests {
     @Test("the number of values must be exact", arguments: [("SELECT 1", 1), ("SELECT ?", 2), ("SELECT ?3", 1)])
     func valueCount(sql: String, count: Int) throws {
         let database = try Database.memory()
-        let error = #expect(throws: SQLiteError.self) {
+        let error = sqliteError {
             if count == 1 { try database.rows(sql, 1) } else { try database.rows(sql, 1, 2) }
         }
         #expect(error?.code == .range)
@@ -17,7 +17,7 @@ struct StatementTests {
     @Test("parameters without values are refused")
     func missingValues() throws {
         let database = try Database.memory("CREATE TABLE t(a)")
-        let error = #expect(throws: SQLiteError.self) { try database.execute("INSERT INTO t VALUES (?)") }
+        let error = sqliteError { try database.execute("INSERT INTO t VALUES (?)") }
         #expect(error?.code == .range)
         #expect(error?.message == "the statement has 1 parameters, no values were given")
         #expect(try database.table("t") == [])
@@ -30,7 +30,7 @@ struct StatementTests {
             ("", "no SQL statement"), (" -- nothing", "no SQL statement"),
             ("SELECT 1; SELECT 2", "several statements where one is expected: run them one by one"),
         ] {
-            let error = #expect(throws: SQLiteError.self) { try database.rows(sql) }
+            let error = sqliteError { try database.rows(sql) }
             #expect(error?.message == message)
         }
         #expect(try database.rows("SELECT 1; -- the end") == [[1]])
@@ -55,7 +55,7 @@ struct StatementTests {
             """)
         #expect(try database.first("INSERT INTO child(parent) VALUES (1), (1) RETURNING id") == 1)
         #expect(try database.table("child") == [[1, 1], [2, 1]])
-        let error = #expect(throws: SQLiteError.self) {
+        let error = sqliteError {
             try database.first("INSERT INTO child(parent) VALUES (99) RETURNING id", as: Int.self)
         }
         #expect(error?.message == "FOREIGN KEY constraint failed")
@@ -69,7 +69,7 @@ struct StatementTests {
             CREATE TABLE parent(id INTEGER PRIMARY KEY);
             CREATE TABLE child(parent REFERENCES parent DEFERRABLE INITIALLY DEFERRED)
             """)
-        let error = #expect(throws: SQLiteError.self) {
+        let error = sqliteError {
             try database.withStatement("INSERT INTO child VALUES (99) RETURNING parent") { statement in
                 try statement.step()
             }
@@ -112,12 +112,12 @@ struct StatementTests {
         let database = try Database.memory()
         try database.withStatement("SELECT ?") { statement in
             for index in [0, 2, -1] {
-                let error = #expect(throws: SQLiteError.self) { try statement.bind(1 as Int64, at: index) }
+                let error = sqliteError { try statement.bind(1 as Int64, at: index) }
                 #expect(error?.code == .range)
                 #expect(error?.sql == "SELECT ?")
             }
             try statement.step()
-            let error = #expect(throws: SQLiteError.self) { try statement.bindNull(at: 1) }
+            let error = sqliteError { try statement.bindNull(at: 1) }
             #expect(error?.code == .misuse)
             statement.reset()
             try statement.bindNull(at: 1)
@@ -166,7 +166,7 @@ struct StatementTests {
         let database = try Database.memory()
         database.close()
         database.close()
-        let error = #expect(throws: SQLiteError.self) { try database.rows("SELECT 1") }
+        let error = sqliteError { try database.rows("SELECT 1") }
         #expect(error?.code == .misuse)
         #expect(error?.message == "the database is closed")
     }

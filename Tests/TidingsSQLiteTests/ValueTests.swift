@@ -88,7 +88,7 @@ struct ValueTests {
     func mismatches() throws {
         let database = try Database.memory()
         func message<Value: SQLiteReadable>(_ value: SQLiteValue, as type: Value.Type) -> String? {
-            let error = #expect(throws: SQLiteError.self) { try database.first("SELECT ? AS v", value, as: type) }
+            let error = sqliteError { try database.first("SELECT ? AS v", value, as: type) }
             #expect(error?.code == .mismatch)
             return error?.message
         }
@@ -114,11 +114,11 @@ struct ValueTests {
             #expect(row.values == [1, "x", nil])
             #expect((0..<3).map(row.storageClass(at:)) == [.integer, .text, .null])
             for index in [-1, 3] {
-                let error = #expect(throws: SQLiteError.self) { try row.get(index, as: Int.self) }
+                let error = sqliteError { try row.get(index, as: Int.self) }
                 #expect(error?.code == .range)
                 #expect(error?.message == "no column \(index): the row has 3")
             }
-            let error = #expect(throws: SQLiteError.self) { try row.get("d", as: Int.self) }
+            let error = sqliteError { try row.get("d", as: Int.self) }
             #expect(error?.message == "no column d in the result")
         }
     }
