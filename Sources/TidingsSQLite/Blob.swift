@@ -5,7 +5,7 @@ internal import CTidingsSQLite
 /// [Incremental I/O](https://www.sqlite.org/c3ref/blob_open.html)
 @safe
 public final class Blob {
-    /// Owned: closed in `deinit`.
+    /// Owned: closed by ``close()`` or in `deinit`.
     private var handle: OpaquePointer?
     private let database: Database
     /// The table.
@@ -36,7 +36,14 @@ public final class Blob {
 
     deinit { unsafe sqlite3_blob_close(handle) }
 
-    /// Reads `length` bytes from `offset`. Throws `error` past the end, `aborted` where the row has changed since.
+    /// Closes the blob. Outside a transaction this commits what was written, and throws where that fails.
+    func close() throws(SQLiteError) {
+        let code = unsafe sqlite3_blob_close(handle)
+        unsafe handle = nil
+        guard code == SQLITE_OK else { throw database.error(code, sql: nil) }
+    }
+
+    /// Reads `length` bytes from `offset`. Throws `range` past the end, `aborted` where the row has changed since.
     public func read(_ length: Int, at offset: Int = 0) throws(SQLiteError) -> [UInt8] {
         try checkRange(length, offset)
         var bytes = [UInt8](repeating: 0, count: length)
@@ -91,9 +98,11 @@ extension Database {
         } catch {
             // Written pieces stay in the transaction even where the closure throws and its caller goes on.
             try observer?.willClose(blob)
+            try? blob.close()
             throw error
         }
         try observer?.willClose(blob)
+        try blob.close()
         return result
     }
 
