@@ -47,7 +47,8 @@ public final class Database {
             try configure(options)
         } catch {
             close()
-            throw error
+            throw SQLiteError(
+                extendedCode: error.extendedCode, message: "cannot open \(path): \(error.message)")
         }
     }
 
@@ -101,7 +102,7 @@ public final class Database {
         guard mode == "wal" || mode == "memory" else {
             throw SQLiteError(
                 .cannotOpen,
-                "\(path) cannot use write-ahead logging (its journal mode stays \(mode ?? "unknown")): "
+                "write-ahead logging is not possible (the journal mode stays \(mode ?? "unknown")): "
                     + "the file system must support shared memory, and no other connection may be in a transaction")
         }
         // The log stays when the last connection closes, so that read-only users find it.
