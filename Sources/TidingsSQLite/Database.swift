@@ -85,6 +85,7 @@ public final class Database {
     }
 
     private func configure(_ options: OpenOptions) throws(SQLiteError) {
+        if options.access == .readOnly { try checkCompanions() }
         try internally { () throws(SQLiteError) in
             if options.usesWriteAheadLog {
                 if options.access != .readOnly { try enterWriteAheadLog() }
