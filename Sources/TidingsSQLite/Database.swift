@@ -98,12 +98,25 @@ public final class Database {
 
     /// Switches the file to write-ahead logging.
     package func enterWriteAheadLog() throws(SQLiteError) {
-        let mode = try internally { () throws(SQLiteError) in try first("PRAGMA journal_mode = WAL", as: String.self) }
+        // Several connections that switch a new file at once would wait for each other: SQLite fails at once instead.
+        let patience = BusyHandler(timeout: .nanoseconds(Int64(busyHandler.timeout)))
+        var attempt: Int32 = 0
+        var mode: String?
+        while mode == nil {
+            do throws(SQLiteError) {
+                try internally { () throws(SQLiteError) in
+                    mode = try first("PRAGMA journal_mode = WAL") ?? "unknown"
+                }
+            } catch {
+                guard error.code == .busy, patience.wait(attempt: attempt) else { throw error }
+                attempt += 1
+            }
+        }
         // An in-memory database keeps its own mode.
         guard mode == "wal" || mode == "memory" else {
             throw SQLiteError(
                 .cannotOpen,
-                "write-ahead logging is not possible (the journal mode stays \(mode ?? "unknown")): "
+                "write-ahead logging is not possible (the journal mode stays \(mode ?? "")): "
                     + "the file system must support shared memory, and no other connection may be in a transaction")
         }
         // The log stays when the last connection closes, so that read-only users find it.
