@@ -102,10 +102,10 @@ struct BusyTests {
 
     @Test("many connections may create one file at the same moment", .timeLimit(.minutes(1)))
     func createdTogether() async throws {
-        for round in 0..<20 {
+        for round in 0..<100 {
             let path = directory.file("new\(round).db")
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for number in 0..<6 {
+                for number in 0..<8 {
                     group.addTask {
                         let connection = try await SQLiteConnection.open(path, options: OpenOptions(access: .create))
                         try await connection.run { database in
@@ -118,7 +118,7 @@ struct BusyTests {
                 try await group.waitForAll()
             }
             let database = try Database(path: path)
-            #expect(try database.rows("SELECT a FROM t ORDER BY a") == (0..<6).map { [.integer($0)] })
+            #expect(try database.rows("SELECT a FROM t ORDER BY a") == (0..<8).map { [.integer($0)] })
         }
     }
 
