@@ -76,7 +76,8 @@ public final class Blob {
     private func failure(_ code: Int32) -> SQLiteError {
         guard code == SQLITE_ABORT else { return database.error(code, sql: nil) }
         return SQLiteError(
-            extendedCode: code, message: "the row of \(table).\(column) has changed since the blob was opened: open it anew")
+            extendedCode: code,
+            message: "the row of \(table).\(column) has changed since the blob was opened: open it anew")
     }
 }
 

@@ -94,7 +94,9 @@ public enum RFC3339 {
             } else {
                 return nil
             }
-            guard let hours = number(2), skip(":"), let minutes = number(2), hours < 24, minutes < 60 else { return nil }
+            guard let hours = number(2), skip(":"), let minutes = number(2), hours < 24, minutes < 60 else {
+                return nil
+            }
             return sign * (hours * 60 + minutes)
         }
     }

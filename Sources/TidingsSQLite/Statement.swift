@@ -164,7 +164,7 @@ public final class Statement {
     public func clearBindings() { unsafe sqlite3_clear_bindings(handle) }
 
     /// Calls `body` for each row of the result.
-    public func forEach(_ body: (Row) throws -> Void) throws {
+    public func forEachRow(_ body: (Row) throws -> Void) throws {
         defer { reset() }
         while try step() { try body(Row(statement: self)) }
     }

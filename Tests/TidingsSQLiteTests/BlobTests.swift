@@ -85,7 +85,9 @@ struct BlobTests {
         let readOnly = sqliteError { try database.withBlob(table: "t", column: "b", rowID: 1) { try $0.write([1]) } }
         #expect(readOnly?.code == .readOnly)
         try database.execute("CREATE INDEX i ON t(b)")
-        let indexed = sqliteError { try database.withBlob(table: "t", column: "b", rowID: 1, isWritable: true) { _ in } }
+        let indexed = sqliteError {
+            try database.withBlob(table: "t", column: "b", rowID: 1, isWritable: true) { _ in }
+        }
         #expect(indexed?.message == "cannot open t.b as a blob: cannot open indexed column for writing")
     }
 

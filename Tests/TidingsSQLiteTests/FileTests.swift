@@ -36,7 +36,9 @@ struct FileTests {
         #expect(try open("a.db", access).table("t") == [])
     }
 
-    @Test("a missing directory is an error with the remedy", arguments: [OpenOptions.Access.readOnly, .readWrite, .create])
+    @Test(
+        "a missing directory is an error with the remedy",
+        arguments: [OpenOptions.Access.readOnly, .readWrite, .create])
     func missingDirectory(access: OpenOptions.Access) {
         let parent = directory.file("none")
         let error = sqliteError { try open("none/a.db", access) }
@@ -148,9 +150,11 @@ struct FileTests {
         #expect(try names() == ["a.db"])
     }
 
-    @Test("a relative path lies in the current directory", arguments: [
-        ("a.db", "."), ("./a.db", "."), ("/a.db", "/"), ("/x/y/a.db", "/x/y"), ("x/a.db", "x"), ("", "."),
-    ])
+    @Test(
+        "a relative path lies in the current directory",
+        arguments: [
+            ("a.db", "."), ("./a.db", "."), ("/a.db", "/"), ("/x/y/a.db", "/x/y"), ("x/a.db", "x"), ("", "."),
+        ])
     func directoryOfPath(path: String, expected: String) {
         #expect(Database.directory(of: path) == expected)
     }

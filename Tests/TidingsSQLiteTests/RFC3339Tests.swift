@@ -30,7 +30,8 @@ struct RFC3339Tests {
             for time in [Int64.random(in: .min ... .max, using: &generator), .random(in: years, using: &generator)] {
                 let text = RFC3339.string(microseconds: time)
                 guard RFC3339.microseconds(text) == time else {
-                    Issue.record("\(time) was written as \(text), read as \(String(describing: RFC3339.microseconds(text)))")
+                    Issue.record(
+                        "\(time) was written as \(text), read as \(String(describing: RFC3339.microseconds(text)))")
                     return
                 }
             }

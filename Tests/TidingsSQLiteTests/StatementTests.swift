@@ -100,9 +100,9 @@ struct StatementTests {
             #expect(statement.isReadOnly)
             #expect(statement.columnNames == ["a", "b"])
             try statement.bind(1 as Int64, at: 1)
-            try statement.forEach { read.append(try $0.get(0)) }
+            try statement.forEachRow { read.append(try $0.get(0)) }
             // Bound values stay.
-            try statement.forEach { read.append(try $0.get("a")) }
+            try statement.forEachRow { read.append(try $0.get("a")) }
         }
         #expect(read == [2, 3, 2, 3])
     }
@@ -142,7 +142,7 @@ struct StatementTests {
     func steps() throws {
         let database = try Database.memory()
         try database.withStatement("VALUES (1), (2)") { statement in
-            try statement.forEach { _ in }
+            try statement.forEachRow { _ in }
             #expect(statement.takeVirtualMachineSteps() > 0)
             #expect(statement.takeVirtualMachineSteps() == 0)
         }

@@ -5,7 +5,8 @@ import TidingsSQLite
 struct TransactionTests {
     static let schema = "CREATE TABLE t(a UNIQUE)"
 
-    @Test("a transaction commits where its closure returns", arguments: [Database.TransactionKind.immediate, .deferred])
+    @Test(
+        "a transaction commits where its closure returns", arguments: [Database.TransactionKind.immediate, .deferred])
     func commits(kind: Database.TransactionKind) throws {
         let database = try Database.memory(Self.schema)
         let result = try database.transaction(kind) {
@@ -212,7 +213,9 @@ struct AbortedTransactionTests {
     func inSavepoints(killer: String) throws {
         let database = try Database.memory(Self.schema)
         let error = sqliteError {
-            try database.transaction { try database.savepoint { try database.savepoint { try database.execute(killer) } } }
+            try database.transaction {
+                try database.savepoint { try database.savepoint { try database.execute(killer) } }
+            }
         }
         #expect(error?.code == .constraint)
         #expect(!database.isInTransaction)
