@@ -97,6 +97,16 @@ struct FileTests {
         #expect(Database.companions(of: directory.file("a.db")).allSatisfy { Database.exists($0) })
     }
 
+    @Test("the log stays when the last to close only reads, with nothing left to write back")
+    func persistentLogOfReader() throws {
+        try makeStore()
+        let reader = try open("a.db", .readOnly)
+        #expect(try open("a.db").rows("PRAGMA wal_checkpoint(TRUNCATE)") == [[0, 0, 0]])
+        #expect(try reader.table("t") == [[1]])
+        reader.close()
+        #expect(try names() == ["a.db", "a.db-wal", "a.db-shm"])
+    }
+
     @Test("a database in another journal mode stays in it where it is asked to")
     func noLog() throws {
         let options = OpenOptions(access: .create, usesWriteAheadLog: false)

@@ -1,6 +1,5 @@
 import Testing
 import TidingsSQLite
-import TidingsTestKit
 
 extension Database {
     /// A database in memory, with a schema.
@@ -17,20 +16,6 @@ extension Database {
 
 /// An error of the tests' own.
 struct Stop: Error, Equatable {}
-
-/// A xorshift generator: random tests name their seed, so that a failure can be run again.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed | 1 }
-
-    mutating func next() -> UInt64 {
-        state ^= state << 13
-        state ^= state >> 7
-        state ^= state << 17
-        return state &* 0x2545_F491_4F6C_DD1D
-    }
-}
 
 /// The SQLite error that `body` throws; an issue where it throws none, or another.
 ///

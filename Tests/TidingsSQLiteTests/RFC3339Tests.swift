@@ -1,5 +1,6 @@
 import Testing
 import TidingsSQLite
+import TidingsTestKit
 
 @Suite("RFC 3339")
 struct RFC3339Tests {
