@@ -333,7 +333,7 @@ public final class Database {
     public var isInTransaction: Bool { unsafe sqlite3_get_autocommit(handle) == 0 }
 
     /// A number that differs whenever the file's content may have changed since it was last read: by this
-    /// connection or another.
+    /// connection or another. A change of another connection shows only once this one has read again.
     ///
     /// [SQLITE_FCNTL_DATA_VERSION](https://www.sqlite.org/c3ref/c_fcntl_begin_atomic_write.html)
     package var dataVersion: UInt32 {
