@@ -31,7 +31,7 @@ struct PolicyTests {
             ("DELETE FROM t", "delete t - main"),
             ("CREATE TABLE u(a)", "schemaChange u - main"),
             ("DROP TABLE t", "schemaChange t - main"),
-            ("ALTER TABLE t ADD COLUMN b", "schemaChange main t -"),
+            ("ALTER TABLE t ADD COLUMN b", "schemaChange t - main"),
             ("BEGIN", "transaction BEGIN - -"),
             ("ATTACH 'x.db' AS x", "attach x.db - -"),
             ("DETACH x", "detach x - -"),
