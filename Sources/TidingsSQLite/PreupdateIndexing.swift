@@ -43,7 +43,8 @@ package struct PreupdateIndexing: Sendable, Hashable {
                 .unsupported,
                 "SQLite \(Database.libraryVersion) numbers columns in its preupdate hook in an unknown way")
         }
-        return PreupdateIndexing(rowidTable: found[0], keyedTable: found[1], keyedTableUpdate: found[5],
+        return PreupdateIndexing(
+            rowidTable: found[0], keyedTable: found[1], keyedTableUpdate: found[5],
             misreadsKeyedTables: probe.deletedClass != 1)
     }
 
