@@ -6,7 +6,7 @@ internal import CTidingsSQLite
 package struct AuthorizedAction {
     package enum Kind {
         case insert, update, delete
-        /// A schema change: CREATE, DROP, ALTER or REINDEX, but not of a TEMP object.
+        /// A schema change: CREATE, DROP or ALTER, but CREATE and DROP not of a TEMP object.
         case schemaChange
         /// BEGIN, COMMIT or ROLLBACK.
         case transaction

@@ -5,7 +5,7 @@ internal import CTidingsSQLite
 /// [Incremental I/O](https://www.sqlite.org/c3ref/blob_open.html)
 @safe
 public final class Blob {
-    /// Owned: closed in `deinit`.
+    /// Owned: closed by ``close()`` or in `deinit`.
     private var handle: OpaquePointer?
     private let database: Database
     /// The table.
@@ -36,7 +36,14 @@ public final class Blob {
 
     deinit { unsafe sqlite3_blob_close(handle) }
 
-    /// Reads `length` bytes from `offset`. Throws `error` past the end, `aborted` where the row has changed since.
+    /// Closes the blob. Outside a transaction this commits what was written, and throws where that fails.
+    func close() throws(SQLiteError) {
+        let code = unsafe sqlite3_blob_close(handle)
+        unsafe handle = nil
+        guard code == SQLITE_OK else { throw database.error(code, sql: nil) }
+    }
+
+    /// Reads `length` bytes from `offset`. Throws `range` past the end, `aborted` where the row has changed since.
     public func read(_ length: Int, at offset: Int = 0) throws(SQLiteError) -> [UInt8] {
         try checkRange(length, offset)
         var bytes = [UInt8](repeating: 0, count: length)
@@ -69,7 +76,8 @@ public final class Blob {
     private func failure(_ code: Int32) -> SQLiteError {
         guard code == SQLITE_ABORT else { return database.error(code, sql: nil) }
         return SQLiteError(
-            extendedCode: code, message: "the row of \(table).\(column) has changed since the blob was opened: open it anew")
+            extendedCode: code,
+            message: "the row of \(table).\(column) has changed since the blob was opened: open it anew")
     }
 }
 
@@ -82,6 +90,7 @@ extension Database {
     public func withBlob<R>(
         table: String, column: String, rowID: Int64, isWritable: Bool = false, _ body: (Blob) throws -> R
     ) throws -> R {
+        try checkNotAborted()
         if isWritable { try checkBlobPolicy(table: table, column: column) }
         let blob = try Blob(database: self, table: table, column: column, rowID: rowID, isWritable: isWritable)
         let result: R
@@ -90,9 +99,11 @@ extension Database {
         } catch {
             // Written pieces stay in the transaction even where the closure throws and its caller goes on.
             try observer?.willClose(blob)
+            try? blob.close()
             throw error
         }
         try observer?.willClose(blob)
+        try blob.close()
         return result
     }
 

@@ -10,15 +10,13 @@ internal import Glibc
 /// [sqlite3_busy_handler](https://www.sqlite.org/c3ref/busy_handler.html)
 final class BusyHandler {
     /// The bound of a wait, in nanoseconds.
-    private let timeout: UInt64
+    let timeout: UInt64
     private var start: UInt64 = 0
     private var random = SystemRandomNumberGenerator()
 
     init(timeout: Duration) {
-        let (seconds, attoseconds) = timeout.components
-        let nanoseconds = seconds.multipliedReportingOverflow(by: 1_000_000_000)
-        let total = nanoseconds.overflow ? Int64.max : nanoseconds.partialValue
-        self.timeout = UInt64(max(0, total.addingReportingOverflow(attoseconds / 1_000_000_000).partialValue))
+        // As a real: what does not fit in 64 bits is longer than any process lives.
+        self.timeout = UInt64(min(max(0, timeout / .nanoseconds(1)), 9e18))
     }
 
     /// Sleeps once. False where the wait has reached its bound and the statement must fail.

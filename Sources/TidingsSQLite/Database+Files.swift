@@ -36,6 +36,30 @@ extension Database {
         }
     }
 
+    /// Throws `unavailable` where reading the file would create its companions.
+    ///
+    /// SQLite makes them for a reader too, and they would be that user's, whom the writers then depend on.
+    func checkCompanions() throws(SQLiteError) {
+        guard usesWriteAheadLog, !Self.companions(of: path).allSatisfy(Self.exists) else { return }
+        throw SQLiteError(.unavailable, "a writer must open it first: readers do not create its -wal and -shm files")
+    }
+
+    /// True where the file's header says that it is in write-ahead mode.
+    ///
+    /// Read through SQLite's own file: to open and close the file here would drop the locks of this process on it.
+    /// [Read and write version numbers](https://www.sqlite.org/fileformat2.html#file_format_version_numbers),
+    /// [POSIX advisory locks](https://www.sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_)
+    private var usesWriteAheadLog: Bool {
+        // Owned by the connection.
+        var file: UnsafeMutablePointer<sqlite3_file>?
+        unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
+        var versions: (UInt8, UInt8) = (0, 0)
+        let code = unsafe withUnsafeMutableBytes(of: &versions) { buffer in
+            unsafe file?.pointee.pMethods?.pointee.xRead(file, buffer.baseAddress, 2, 18)
+        }
+        return code == SQLITE_OK && versions == (2, 2)
+    }
+
     /// The directory part of a path; `.` where it has none.
     package static func directory(of path: String) -> String {
         guard let slash = path.lastIndex(of: "/") else { return "." }

@@ -11,6 +11,7 @@ extension Database {
     ///
     /// Inside a tracked write the transaction is open already: use ``savepoint(_:)``.
     public func transaction<R>(_ kind: TransactionKind = .immediate, _ body: () throws -> R) throws -> R {
+        try checkNotAborted()
         guard !isInTransaction else {
             throw SQLiteError(.misuse, "a transaction is open already: use savepoint(_:) to nest")
         }
@@ -27,8 +28,12 @@ extension Database {
 
     /// Runs `body` between a SAVEPOINT and its RELEASE; where it throws, what it did is rolled back. Nests.
     ///
+    /// Outside a transaction it is a deferred transaction, as SQLite's own outermost savepoint is.
+    ///
     /// [Savepoints](https://www.sqlite.org/lang_savepoint.html)
     public func savepoint<R>(_ body: () throws -> R) throws -> R {
+        try checkNotAborted()
+        guard isInTransaction else { return try transaction(.deferred, body) }
         try execute("SAVEPOINT tidings_nested")
         do {
             let result = try body()
@@ -36,7 +41,7 @@ extension Database {
             return result
         } catch {
             // Where the error has ended the transaction there is no savepoint left, and nothing to undo.
-            if isInTransaction, !isAborted {
+            if isInTransaction {
                 try execute("ROLLBACK TO tidings_nested")
                 try execute("RELEASE tidings_nested")
             }

@@ -15,8 +15,8 @@ public final class Database {
     package weak var observer: (any StatementObserver)?
     /// True while the library itself runs statements: neither policy nor observer apply.
     package private(set) var isInternal = false
-    /// True where an error has rolled back the transaction that is still meant to be open.
-    package private(set) var isAborted = false
+    /// True where the transaction that is still meant to be open has ended: an error has rolled it back.
+    package var isAborted: Bool { isTransactionExpected && !isInTransaction }
 
     private let busyHandler: BusyHandler
     private let authorizer = Authorizer()
@@ -47,7 +47,8 @@ public final class Database {
             try configure(options)
         } catch {
             close()
-            throw error
+            throw SQLiteError(
+                extendedCode: error.extendedCode, message: "cannot open \(path): \(error.message)")
         }
     }
 
@@ -84,6 +85,7 @@ public final class Database {
     }
 
     private func configure(_ options: OpenOptions) throws(SQLiteError) {
+        if options.access == .readOnly { try checkCompanions() }
         try internally { () throws(SQLiteError) in
             if options.usesWriteAheadLog {
                 if options.access != .readOnly { try enterWriteAheadLog() }
@@ -96,12 +98,25 @@ public final class Database {
 
     /// Switches the file to write-ahead logging.
     package func enterWriteAheadLog() throws(SQLiteError) {
-        let mode = try internally { () throws(SQLiteError) in try first("PRAGMA journal_mode = WAL", as: String.self) }
+        // Several connections that switch a new file at once would wait for each other: SQLite fails at once instead.
+        let patience = BusyHandler(timeout: .nanoseconds(Int64(busyHandler.timeout)))
+        var attempt: Int32 = 0
+        var mode: String?
+        while mode == nil {
+            do throws(SQLiteError) {
+                try internally { () throws(SQLiteError) in
+                    mode = try first("PRAGMA journal_mode = WAL") ?? "unknown"
+                }
+            } catch {
+                guard error.code == .busy, patience.wait(attempt: attempt) else { throw error }
+                attempt += 1
+            }
+        }
         // An in-memory database keeps its own mode.
         guard mode == "wal" || mode == "memory" else {
             throw SQLiteError(
                 .cannotOpen,
-                "\(path) cannot use write-ahead logging (its journal mode stays \(mode ?? "unknown")): "
+                "write-ahead logging is not possible (the journal mode stays \(mode ?? "")): "
                     + "the file system must support shared memory, and no other connection may be in a transaction")
         }
         // The log stays when the last connection closes, so that read-only users find it.
@@ -160,14 +175,20 @@ public final class Database {
         let statement = try statement(sql)
         defer { release(statement) }
         try bind(bindings, to: statement)
-        return try statement.step() ? try Row(statement: statement).get(0, as: type) : nil
+        guard try statement.step() else { return nil }
+        let value = try Row(statement: statement).get(0, as: type)
+        // The rest of a writing statement's work, foreign keys and the commit among it, is done after its last row.
+        if !statement.isReadOnly { while try statement.step() {} }
+        return value
     }
 
     /// Lends a statement of the cache, reset and without bindings, to `body`: for loops that bind and step themselves.
     public func withStatement<R>(_ sql: String, _ body: (Statement) throws -> R) throws -> R {
         let statement = try statement(sql)
         defer { release(statement) }
-        return try body(statement)
+        let result = try body(statement)
+        try statement.finish()
+        return result
     }
 
     private func bind(_ values: [any SQLiteBindable], to statement: Statement) throws(SQLiteError) {
@@ -186,7 +207,8 @@ public final class Database {
     /// A statement of the cache that is not in use, or a new one.
     private func statement(_ sql: String) throws(SQLiteError) -> Statement {
         uses &+= 1
-        if let cached = cache[sql], !cached.isInUse {
+        // What the library has prepared for itself is not for users: the policy never saw it.
+        if let cached = cache[sql], !cached.isInUse, cached.isInternal == isInternal {
             cached.isInUse = true
             cached.lastUse = uses
             return cached
@@ -196,7 +218,7 @@ public final class Database {
         statement.lastUse = uses
         if cache[sql] == nil, !statement.changesSchema {
             if cache.count >= cacheLimit { evict() }
-            cache[sql] = statement
+            if cache.count < cacheLimit { cache[sql] = statement }
         }
         return statement
     }
@@ -245,22 +267,20 @@ public final class Database {
 
     /// Prepares the statement that starts at a byte of the SQL; nil where only space and comments are left.
     private func prepare(_ sql: String, from offset: Int) throws(SQLiteError) -> (statement: Statement?, tail: Int) {
-        var text = sql
+        guard offset > 0 || !sql.utf8.contains(0) else {
+            throw SQLiteError(.error, "the SQL holds a NUL character, at which SQLite would stop reading", sql: sql)
+        }
         var prepared: OpaquePointer?
         var end = offset
         authorizer.sawSchemaChange = false
         authorizer.denial = nil
-        let code = text.withUTF8 { utf8 in
-            guard offset < utf8.count else { return SQLITE_OK }
-            return unsafe utf8.withMemoryRebound(to: CChar.self) { characters in
-                guard let base = characters.baseAddress else { return SQLITE_OK }
-                var tail: UnsafePointer<CChar>?
-                let code = unsafe sqlite3_prepare_v3(
-                    handle, base + offset, Int32(clamping: characters.count - offset),
-                    UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
-                unsafe end = tail.map { unsafe $0 - base } ?? characters.count
-                return code
-            }
+        // Up to the NUL that ends the string: with a length SQLite would copy all that is left of a script each time.
+        let code = unsafe sql.withCString { characters in
+            var tail: UnsafePointer<CChar>?
+            let code = unsafe sqlite3_prepare_v3(
+                handle, characters + offset, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+            unsafe end = tail.map { unsafe $0 - characters } ?? sql.utf8.count
+            return code
         }
         guard code == SQLITE_OK else {
             if let denial = authorizer.denial { throw SQLiteError(.notAuthorized, denial, sql: sql) }
@@ -270,7 +290,9 @@ public final class Database {
         let whole = offset == 0 && end >= sql.utf8.count
         let own = whole ? sql : String(decoding: sql.utf8.dropFirst(offset).prefix(end - offset), as: UTF8.self)
         return unsafe (
-            Statement(handle: owned, database: self, sql: own, changesSchema: authorizer.sawSchemaChange), end
+            Statement(
+                handle: owned, database: self, sql: own, changesSchema: authorizer.sawSchemaChange,
+                isInternal: isInternal), end
         )
     }
 
@@ -311,7 +333,7 @@ public final class Database {
     public var isInTransaction: Bool { unsafe sqlite3_get_autocommit(handle) == 0 }
 
     /// A number that differs whenever the file's content may have changed since it was last read: by this
-    /// connection or another.
+    /// connection or another. A change of another connection shows only once this one has read again.
     ///
     /// [SQLITE_FCNTL_DATA_VERSION](https://www.sqlite.org/c3ref/c_fcntl_begin_atomic_write.html)
     package var dataVersion: UInt32 {
@@ -329,6 +351,7 @@ public final class Database {
 
     /// Sets the policy that decides on the statements of users. Called when statements are prepared.
     package func setPolicy(_ policy: @escaping (AuthorizedAction) -> AuthorizationDecision) {
+        cache.removeAll()
         authorizer.policy = policy
     }
 
@@ -365,12 +388,11 @@ public final class Database {
     package func begin(_ statement: Statement) throws(SQLiteError) {
         try internally { () throws(SQLiteError) in _ = try statement.step() }
         isTransactionExpected = true
-        isAborted = false
     }
 
     /// Ends the transaction; on an error it is still open and must be rolled back.
     package func commit(_ statement: Statement) throws(SQLiteError) {
-        guard !isAborted else { throw Self.abortedError }
+        try checkNotAborted()
         try internally { () throws(SQLiteError) in _ = try statement.step() }
         isTransactionExpected = false
     }
@@ -378,15 +400,19 @@ public final class Database {
     /// Takes the transaction back; harmless where an error has done so already.
     package func rollBack() {
         isTransactionExpected = false
-        isAborted = false
         guard isInTransaction else { return }
         // ROLLBACK fails only where there is nothing to roll back.
         internally { _ = try? execute("ROLLBACK") }
     }
 
+    /// Throws where the transaction has ended under its closure: what ran now would commit by itself.
+    func checkNotAborted() throws(SQLiteError) {
+        guard !isAborted else { throw Self.abortedError }
+    }
+
     func willRun(_ statement: Statement) throws(SQLiteError) {
         guard !isInternal else { return }
-        guard !isAborted else { throw Self.abortedError }
+        try checkNotAborted()
         try observer?.willRun(statement)
     }
 
@@ -404,13 +430,14 @@ public final class Database {
     }
 
     func didFail(_ statement: Statement) {
-        if isTransactionExpected, !isInTransaction { isAborted = true }
         guard !isInternal else { return }
         observer?.didStop(statement)
     }
 
     private static let abortedError = SQLiteError(
-        .aborted, "an earlier error has rolled the transaction back: let the error leave the closure, then try again")
+        .aborted,
+        "the transaction has ended before its closure did, by an error that rolled it back or by SQL: "
+            + "let the error leave the closure, then try again")
 }
 
 /// Is told of the statements that users of a connection run.

@@ -40,9 +40,11 @@ package struct PreupdateIndexing: Sendable, Hashable {
         let found = probe.orders
         guard found.count == 6, found[0] == found[2], found[0] == found[3], found[1] == found[4] else {
             throw SQLiteError(
-                .unsupported, "SQLite \(Database.libraryVersion) numbers columns in its preupdate hook in an unknown way")
+                .unsupported,
+                "SQLite \(Database.libraryVersion) numbers columns in its preupdate hook in an unknown way")
         }
-        return PreupdateIndexing(rowidTable: found[0], keyedTable: found[1], keyedTableUpdate: found[5],
+        return PreupdateIndexing(
+            rowidTable: found[0], keyedTable: found[1], keyedTableUpdate: found[5],
             misreadsKeyedTables: probe.deletedClass != 1)
     }
 

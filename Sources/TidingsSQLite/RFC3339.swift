@@ -1,5 +1,8 @@
 /// Times as text: `2026-11-30T04:06:27.123456Z`, always in UTC.
 ///
+/// Years that RFC 3339 has no room for, before 0 and after 9999, are written with their sign and six digits
+/// (`-000001-12-31T23:59:59.999999Z`), so that every time that a clock may show can be read back.
+///
 /// [RFC 3339](https://www.rfc-editor.org/rfc/rfc3339)
 public enum RFC3339 {
     /// The text of a time in microseconds since 1970, with six digits of fraction.
@@ -8,9 +11,11 @@ public enum RFC3339 {
         let day = floorDivide(seconds, 86_400)
         let second = seconds - day * 86_400
         let (year, month, dayOfMonth) = civil(day)
-        let date = "\(padded(year, 4))-\(padded(month, 2))-\(padded(dayOfMonth, 2))"
+        let yearText =
+            (0...9999).contains(year) ? padded(year, 4) : "\(year < 0 ? "-" : "+")\(padded(year.magnitude, 6))"
+        let date = "\(yearText)-\(padded(month, 2))-\(padded(dayOfMonth, 2))"
         let clock = "\(padded(second / 3600, 2)):\(padded(second / 60 % 60, 2)):\(padded(second % 60, 2))"
-        return "\(date)T\(clock).\(padded(time - seconds * 1_000_000, 6))Z"
+        return "\(date)T\(clock).\(padded(floorRemainder(time, 1_000_000), 6))Z"
     }
 
     /// The time that the text names, in microseconds since 1970; nil where it is not RFC 3339.
@@ -18,7 +23,7 @@ public enum RFC3339 {
     /// Digits of fraction past the sixth are dropped. An offset such as `+02:00` is taken into account.
     public static func microseconds(_ text: String) -> Int64? {
         var scanner = Scanner(bytes: Array(text.utf8))
-        guard let year = scanner.number(4), scanner.skip("-"), let month = scanner.number(2), scanner.skip("-"),
+        guard let year = scanner.year(), scanner.skip("-"), let month = scanner.number(2), scanner.skip("-"),
             let day = scanner.number(2), scanner.skip("T") || scanner.skip("t") || scanner.skip(" "),
             let hour = scanner.number(2), scanner.skip(":"), let minute = scanner.number(2), scanner.skip(":"),
             let second = scanner.number(2), (1...12).contains(month), (1...daysInMonth(month, year)).contains(day),
@@ -26,7 +31,11 @@ public enum RFC3339 {
         else { return nil }
         guard let fraction = scanner.fraction(), let offset = scanner.offset(), scanner.isAtEnd else { return nil }
         let seconds = days(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset * 60
-        return seconds * 1_000_000 + fraction
+        // The earliest times fit although their whole second, rounded down, does not: counted from the second after.
+        let base = seconds < 0 ? seconds + 1 : seconds
+        let (microseconds, isTooFar) = base.multipliedReportingOverflow(by: 1_000_000)
+        let (time, isOut) = microseconds.addingReportingOverflow(seconds < 0 ? fraction - 1_000_000 : fraction)
+        return isTooFar || isOut ? nil : time
     }
 
     private struct Scanner {
@@ -34,6 +43,13 @@ public enum RFC3339 {
         var position = 0
 
         var isAtEnd: Bool { position == bytes.count }
+
+        /// Four digits, or a sign and six of a year that does not fit in four.
+        mutating func year() -> Int64? {
+            if skip("+") { return number(6).flatMap { $0 > 9999 ? $0 : nil } }
+            if skip("-") { return number(6).flatMap { $0 > 0 ? -$0 : nil } }
+            return number(4)
+        }
 
         mutating func number(_ digits: Int) -> Int64? {
             guard position + digits <= bytes.count else { return nil }
@@ -78,18 +94,25 @@ public enum RFC3339 {
             } else {
                 return nil
             }
-            guard let hours = number(2), skip(":"), let minutes = number(2), hours < 24, minutes < 60 else { return nil }
+            guard let hours = number(2), skip(":"), let minutes = number(2), hours < 24, minutes < 60 else {
+                return nil
+            }
             return sign * (hours * 60 + minutes)
         }
     }
 
-    private static func padded(_ value: Int64, _ width: Int) -> String {
+    private static func padded(_ value: some BinaryInteger, _ width: Int) -> String {
         let digits = String(value)
         return String(repeating: "0", count: max(0, width - digits.count)) + digits
     }
 
     private static func floorDivide(_ value: Int64, _ divisor: Int64) -> Int64 {
         value >= 0 ? value / divisor : -((-(value + 1)) / divisor) - 1
+    }
+
+    private static func floorRemainder(_ value: Int64, _ divisor: Int64) -> Int64 {
+        let remainder = value % divisor
+        return remainder < 0 ? remainder + divisor : remainder
     }
 
     private static func daysInMonth(_ month: Int64, _ year: Int64) -> Int64 {

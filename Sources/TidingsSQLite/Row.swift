@@ -64,7 +64,8 @@ public struct Row {
     public var values: [SQLiteValue] { (0..<count).map(value(at:)) }
 
     /// The value at `index` as a Swift type. Throws `mismatch` where it does not fit, `range` past the last column.
-    public func get<Value: SQLiteReadable>(_ index: Int, as type: Value.Type = Value.self) throws(SQLiteError) -> Value {
+    public func get<Value: SQLiteReadable>(_ index: Int, as type: Value.Type = Value.self) throws(SQLiteError) -> Value
+    {
         guard (0..<count).contains(index) else {
             throw SQLiteError(.range, "no column \(index): the row has \(count)", sql: statement.sql)
         }
@@ -72,7 +73,9 @@ public struct Row {
     }
 
     /// The value of a named column as a Swift type.
-    public func get<Value: SQLiteReadable>(_ name: String, as type: Value.Type = Value.self) throws(SQLiteError) -> Value {
+    public func get<Value: SQLiteReadable>(_ name: String, as type: Value.Type = Value.self) throws(SQLiteError)
+        -> Value
+    {
         guard let index = statement.columnNames.firstIndex(of: name) else {
             throw SQLiteError(.range, "no column \(name) in the result", sql: statement.sql)
         }

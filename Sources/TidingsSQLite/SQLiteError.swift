@@ -52,6 +52,8 @@ public struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
         public static let aborted = Code(rawValue: 4)
         /// This SQLite lacks a feature that is needed, or is too old.
         public static let unsupported = Code(rawValue: 1 << 7)
+        /// A read-only connection must wait for a writer to open the file first.
+        public static let unavailable = Code(rawValue: 1 << 7 | 1)
     }
 
     /// The primary result code.
@@ -76,10 +78,11 @@ public struct SQLiteError: Error, Sendable, Hashable, CustomStringConvertible {
         self.init(extendedCode: code.rawValue, message: message, sql: sql)
     }
 
-    /// True where the same call may succeed later without any repair: busy, locked, schema changed, interrupted.
+    /// True where the same call may succeed later without any repair: busy, locked, schema changed, interrupted,
+    /// not opened by a writer yet.
     public var isRetriable: Bool {
         switch code {
-        case .busy, .locked, .schema, .interrupted: true
+        case .busy, .locked, .schema, .interrupted, .unavailable: true
         default: false
         }
     }

@@ -13,24 +13,28 @@ public final class Statement {
     public let sql: String
     /// True where the statement may change the schema, as the authorizer saw when it was prepared.
     package let changesSchema: Bool
+    /// True where the library prepared the statement for itself, so that no policy applied.
+    let isInternal: Bool
     /// True while a result is being read, so that the cache does not hand the statement out twice.
     var isInUse = false
     var lastUse: UInt64 = 0
     /// True from the first step to the reset.
     private var isRunning = false
 
-    init(handle: OpaquePointer, database: Database, sql: String, changesSchema: Bool) {
+    init(handle: OpaquePointer, database: Database, sql: String, changesSchema: Bool, isInternal: Bool) {
         unsafe self.handle = unsafe handle
         self.database = database
         self.sql = sql
         self.changesSchema = changesSchema
-        unsafe columnCount = Int(sqlite3_column_count(handle))
+        self.isInternal = isInternal
     }
 
     deinit { finalize() }
 
     /// The number of columns in the result; 0 for a statement without one.
-    public private(set) var columnCount: Int
+    ///
+    /// Asked anew each time: SQLite prepares a statement again where the schema has changed under it.
+    public var columnCount: Int { Int(unsafe sqlite3_column_count(handle)) }
 
     /// The names of the result's columns.
     public var columnNames: [String] {
@@ -136,11 +140,23 @@ public final class Statement {
     }
 
     /// Ends the result. Bound values stay.
-    public func reset() {
-        // The result repeats the error of the last step, which step() has thrown already.
-        unsafe sqlite3_reset(handle)
+    ///
+    /// A statement that writes ends its work here too where it was not stepped to its end, and may yet fail: step to
+    /// the end to be told.
+    public func reset() { try? finish() }
+
+    /// Ends the result. Throws where a statement that was left before its end has failed at what was left to do: to
+    /// check foreign keys, to commit.
+    func finish() throws(SQLiteError) {
+        let code = unsafe sqlite3_reset(handle)
+        // After the end, or an error, the code repeats what step() has returned or thrown already.
         guard isRunning else { return }
         isRunning = false
+        guard code == SQLITE_OK else {
+            let error = database.error(code, sql: sql)
+            database.didFail(self)
+            throw error
+        }
         database.didStop(self)
     }
 
@@ -148,7 +164,7 @@ public final class Statement {
     public func clearBindings() { unsafe sqlite3_clear_bindings(handle) }
 
     /// Calls `body` for each row of the result.
-    public func forEach(_ body: (Row) throws -> Void) throws {
+    public func forEachRow(_ body: (Row) throws -> Void) throws {
         defer { reset() }
         while try step() { try body(Row(statement: self)) }
     }

@@ -92,7 +92,7 @@ package final class ThreadExecutor: SerialExecutor {
     private func run() {
         unsafe tidings_name_thread(name)
         while let batch = unsafe next() {
-            for unsafe (job, executor) in unsafe batch {
+            for unsafe(job, executor) in unsafe batch {
                 unsafe job.runSynchronously(on: executor)
             }
         }
