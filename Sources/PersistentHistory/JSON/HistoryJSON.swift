@@ -1,0 +1,111 @@
+internal import FoundationEssentials
+package import TidingsSQLite
+
+extension JSONWriter {
+    /// The largest integer that every reader of JSON keeps exactly.
+    private static let largestExact: Int64 = 1 << 53 - 1
+
+    /// Writes a value so that its storage class can be told: an integer as a number (past ±(2^53 − 1) as
+    /// `{"$integer": "…"}`), a real always with a point or an exponent, an infinity as `{"$real": "Infinity"}`, text as
+    /// a string (not valid UTF-8: `{"$text": base64}`), a blob as `{"$blob": base64}`, NULL as `null`.
+    package mutating func value(_ value: SQLiteValue) {
+        switch value {
+        case .null: null()
+        case .integer(let number):
+            if abs(clamping: number) <= Self.largestExact {
+                integer(number)
+            } else {
+                tagged("$integer", String(number))
+            }
+        case .real(let number):
+            if number.isFinite {
+                literal(number.description)
+            } else {
+                tagged("$real", number > 0 ? "Infinity" : "-Infinity")
+            }
+        case .text(let text): string(text)
+        case .malformedText(let bytes): tagged("$text", Base64.encode(bytes))
+        case .blob(let bytes): tagged("$blob", Base64.encode(bytes))
+        }
+    }
+
+    private func abs(clamping number: Int64) -> Int64 { number == .min ? .max : Swift.abs(number) }
+
+    private mutating func tagged(_ tag: String, _ text: String) {
+        object {
+            $0.key(tag)
+            $0.string(text)
+        }
+    }
+
+    /// Writes an object of columns and values; `null` for none at all.
+    package mutating func values(_ values: HistoryValues?) {
+        guard let values else {
+            null()
+            return
+        }
+        object { writer in
+            for (column, value) in values {
+                writer.key(column)
+                writer.value(value)
+            }
+        }
+    }
+
+    /// Writes an array of strings.
+    package mutating func strings(_ strings: [String]) {
+        array { writer in for string in strings { writer.string(string) } }
+    }
+
+    /// Writes a token: store, epoch, sequence, nonce.
+    package mutating func token(_ token: HistoryToken) {
+        object { writer in
+            writer.key("store")
+            writer.string(token.storeID.uuidString.lowercased())
+            writer.key("epoch")
+            writer.integer(token.epoch)
+            writer.key("sequence")
+            writer.integer(token.sequence)
+            writer.key("nonce")
+            writer.string(token.nonceText)
+        }
+    }
+
+    /// Writes a change: entity, op, key, before, after, changed.
+    package mutating func change(_ change: DecodedChange) {
+        object { writer in
+            writer.key("entity")
+            writer.string(change.entity)
+            writer.key("op")
+            writer.string(change.operation.rawValue)
+            writer.key("key")
+            writer.values(change.key)
+            writer.key("before")
+            writer.values(change.before)
+            writer.key("after")
+            writer.values(change.after)
+            writer.key("changed")
+            writer.strings(change.changed)
+        }
+    }
+}
+
+/// [RFC 4648, section 4](https://www.rfc-editor.org/rfc/rfc4648#section-4)
+enum Base64 {
+    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
+
+    static func encode(_ bytes: [UInt8]) -> String {
+        var result: [UInt8] = []
+        result.reserveCapacity((bytes.count + 2) / 3 * 4)
+        for start in stride(from: 0, to: bytes.count, by: 3) {
+            let rest = bytes.count - start
+            let second = rest > 1 ? bytes[start + 1] : 0
+            let third = rest > 2 ? bytes[start + 2] : 0
+            result.append(alphabet[Int(bytes[start] >> 2)])
+            result.append(alphabet[Int((bytes[start] & 3) << 4 | second >> 4)])
+            result.append(rest > 1 ? alphabet[Int((second & 15) << 2 | third >> 6)] : 0x3D)
+            result.append(rest > 2 ? alphabet[Int(third & 63)] : 0x3D)
+        }
+        return String(decoding: result, as: UTF8.self)
+    }
+}

@@ -1,0 +1,74 @@
+import Foundation
+import PersistentHistory
+import TidingsSQLite
+
+/// `tidings`: the command-line face of a store. Exit codes: 0 done, 1 failed, 2 usage.
+@main
+enum TidingsCommand {
+    static var subcommands: [any Subcommand.Type] {
+        [
+            InitCommand.self, TrackCommand.self, UntrackCommand.self, ExecCommand.self, LogCommand.self,
+            ShowCommand.self, InfoCommand.self, PurgeCommand.self,
+        ]
+    }
+
+    static func main() async {
+        signal(SIGPIPE, SIG_IGN)
+        let code = await run(Array(CommandLine.arguments.dropFirst()))
+        Output.flush()
+        exit(code)
+    }
+
+    private static func run(_ words: [String]) async -> Int32 {
+        guard let name = words.first, name != "--help", name != "help" else {
+            Output.line(help)
+            return words.isEmpty ? 2 : 0
+        }
+        guard let subcommand = subcommands.first(where: { $0.name == name }) else {
+            Output.error("tidings: there is no subcommand \(name): `tidings --help` lists them")
+            return 2
+        }
+        do {
+            try await subcommand.run(words: Array(words.dropFirst()))
+            return 0
+        } catch let error as UsageError {
+            Output.flush()
+            Output.error("tidings \(name): \(error.message)\nSee `tidings \(name) --help`.")
+            return 2
+        } catch {
+            Output.flush()
+            Output.error("tidings \(name): \(text(of: error))")
+            return 1
+        }
+    }
+
+    private static func text(of error: any Error) -> String {
+        switch error {
+        case let error as HistoryError: error.message
+        case let error as CommandError: error.message
+        default: "\(error)"
+        }
+    }
+
+    private static var help: String {
+        let width = (subcommands.map { $0.name.count }.max() ?? 0) + 2
+        let list = subcommands.map {
+            "  \($0.name)\(String(repeating: " ", count: width - $0.name.count))\($0.summary)"
+        }
+        return """
+            usage: tidings SUBCOMMAND …
+
+            Persistent history for SQLite.
+
+            \(list.joined(separator: "\n"))
+
+            `tidings SUBCOMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 usage.
+            """
+    }
+}
+
+/// A subcommand could not do what it was asked to: exit code 1.
+struct CommandError: Error {
+    let message: String
+    init(_ message: String) { self.message = message }
+}
