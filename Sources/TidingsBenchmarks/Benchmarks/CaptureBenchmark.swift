@@ -21,22 +21,22 @@ struct CaptureBenchmark {
     ) async throws -> [Measurement] {
         var tracked = try await TrackedSide(
             directory.copy(base, to: "tracked.db"), rows: rows, synchronous: synchronous)
-        var raw = try RawSide(directory.copy(base, to: "raw.db"), rows: rows, synchronous: synchronous)
+        let raw = try RawSide(directory.copy(base, to: "raw.db"), rows: rows, synchronous: synchronous)
         var measurements: [Measurement] = []
         for operation in RowOperation.allCases {
             // Warms both up, and tells how large a row of history is.
             _ = try await tracked.slice(operation, 500)
             let extra = synchronous == .full ? 0 : try await tracked.rowSize()
-            _ = try raw.slice(operation, 500, extra: extra)
+            _ = try await raw.slice(operation, 500, extra: extra)
             let count = (options.isQuick ? 500 : 2000) / (synchronous == .full ? 10 : 1)
             var pairs = Pairs()
             for pair in 0..<options.pairs {
                 if pair % 2 == 0 {
-                    let floor = try raw.slice(operation, count, extra: extra)
+                    let floor = try await raw.slice(operation, count, extra: extra)
                     pairs.add(floor: floor, value: try await tracked.slice(operation, count))
                 } else {
                     let value = try await tracked.slice(operation, count)
-                    pairs.add(floor: try raw.slice(operation, count, extra: extra), value: value)
+                    pairs.add(floor: try await raw.slice(operation, count, extra: extra), value: value)
                 }
             }
             let isFull = synchronous == .full
@@ -44,7 +44,7 @@ struct CaptureBenchmark {
                 pairs.measurement(
                     "one-row \(operation), \(isFull ? "FULL on disk, to plain" : "NORMAL, to plain + a row")",
                     "µs", goal: isFull ? 1.15 : 1.10))
-            if !isFull { measurements += try await work(operation, &tracked, &raw, extra) }
+            if !isFull { measurements += try await work(operation, &tracked, raw, extra) }
         }
         if synchronous == .normal { measurements.append(try await awaited(&tracked)) }
         await tracked.store.close()
@@ -53,11 +53,11 @@ struct CaptureBenchmark {
 
     /// What can be counted instead of timed: pages written to the log, and steps of SQLite's virtual machine.
     private func work(
-        _ operation: RowOperation, _ tracked: inout TrackedSide, _ raw: inout RawSide, _ extra: Int
+        _ operation: RowOperation, _ tracked: inout TrackedSide, _ raw: RawSide, _ extra: Int
     ) async throws -> [Measurement] {
         let count = 100
         let (frames, steps) = try await tracked.work(operation, count)
-        let (floorFrames, floorSteps) = try raw.work(operation, count, extra: extra)
+        let (floorFrames, floorSteps) = try await raw.work(operation, count, extra: extra)
         var framePairs = Pairs()
         framePairs.add(floor: floorFrames, value: frames)
         var stepPairs = Pairs()

@@ -56,20 +56,33 @@ struct TrackedSide {
     }
 }
 
-/// One-row transactions by C functions.
-struct RawSide {
-    private let articles: RawArticles
+/// One-row transactions by C functions, on a thread of their own like the library's.
+actor RawSide {
+    private let executor = ThreadExecutor(name: "floor")
     private let path: String
+    private let synchronous: Synchronous
+    private var articles: RawArticles?
     private var workload: ArticleWorkload
 
-    init(_ path: String, rows: Int, synchronous: Synchronous = .normal) throws {
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+    init(_ path: String, rows: Int, synchronous: Synchronous = .normal) {
         self.path = path
-        articles = try RawArticles(path, synchronous: synchronous.rawValue)
+        self.synchronous = synchronous
         workload = ArticleWorkload(rows: rows)
     }
 
+    /// The connection, opened on the thread that uses it.
+    private func opened() throws -> RawArticles {
+        if let articles { return articles }
+        let opened = try RawArticles(path, synchronous: synchronous.rawValue)
+        articles = opened
+        return opened
+    }
+
     /// Microseconds for a transaction, in the mean of `count`.
-    mutating func slice(_ operation: RowOperation, _ count: Int, extra: Int) throws -> Double {
+    func slice(_ operation: RowOperation, _ count: Int, extra: Int) throws -> Double {
+        let articles = try opened()
         let start = MonotonicClock.nanoseconds
         for _ in 0..<count {
             workload.prepare(operation)
@@ -79,9 +92,10 @@ struct RawSide {
     }
 
     /// Log frames and virtual-machine steps for a transaction.
-    mutating func work(
+    func work(
         _ operation: RowOperation, _ count: Int, extra: Int
     ) throws -> (frames: Double, steps: Double) {
+        let articles = try opened()
         try articles.database.checkpoint()
         _ = articles.database.takeVirtualMachineSteps()
         _ = try slice(operation, count, extra: extra)
