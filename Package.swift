@@ -67,5 +67,10 @@ let package = Package(
             exclude: ["Golden"],
             swiftSettings: settings
         ),
+        .testTarget(
+            name: "TidingsCommandTests",
+            dependencies: ["TidingsCommand", "PersistentHistory", "TidingsSQLite", "TidingsTestKit"],
+            swiftSettings: settings
+        ),
     ]
 )

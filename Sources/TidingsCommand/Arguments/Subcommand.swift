@@ -5,7 +5,7 @@ protocol Subcommand {
     static var summary: String { get }
     static var operands: [Operand] { get }
     static var options: [Option] { get }
-    /// More for the help; empty where there is nothing to add.
+    /// More for the help, in one paragraph; empty where there is nothing to add.
     static var details: String { get }
 
     static func run(_ arguments: Arguments) async throws
@@ -28,7 +28,7 @@ extension Subcommand {
     /// The help, from what is declared.
     static var help: String {
         var lines = [usage, "", summary + "."]
-        if !details.isEmpty { lines += ["", details] }
+        if !details.isEmpty { lines += ["", HelpText.wrapped(details.split(separator: " ").map(String.init))] }
         lines.append("")
         let operands = operands.map { ($0.isRepeatable ? "\($0.name)…" : $0.name, $0.help) }
         let options = (options + [.flag("--help", "print this text")]).map { ($0.head, $0.help) }
@@ -36,7 +36,7 @@ extension Subcommand {
     }
 
     private static var usage: String {
-        HelpText.wrapped(["usage: tidings \(name)"] + operands.map(\.usage) + options.map(\.usage))
+        HelpText.wrapped(["usage: tidings \(name)"] + operands.map(\.usage) + options.map(\.usage), indent: "    ")
     }
 }
 
@@ -49,13 +49,13 @@ enum HelpText {
     }
 
     /// Words side by side in lines of at most 100 characters, further lines indented.
-    static func wrapped(_ words: [String]) -> String {
+    static func wrapped(_ words: [String], indent: String = "") -> String {
         var lines: [String] = []
         for word in words {
             if let last = lines.last, last.count + 1 + word.count <= 100 {
                 lines[lines.count - 1] = "\(last) \(word)"
             } else {
-                lines.append(lines.isEmpty ? word : "    \(word)")
+                lines.append(lines.isEmpty ? word : indent + word)
             }
         }
         return lines.joined(separator: "\n")

@@ -14,9 +14,8 @@ enum ExecCommand: Subcommand {
         .value("--context", "NAME", "which part of the author writes"),
     ]
     static let details = """
-        Prints the sequence of each transaction, or - where nothing that is tracked changed. Rows of queries are not \
-        printed.
-        The first transaction that fails is rolled back and ends the run; those before it stay.
+        Prints the sequence of each transaction, or - where nothing that is tracked changed. Rows of queries are \
+        not printed. The first transaction that fails is rolled back and ends the run; those before it stay.
         """
 
     static func run(_ arguments: Arguments) async throws {

@@ -11,9 +11,9 @@ enum InitCommand: Subcommand {
             "--group", "G", "let a Unix group, by name or number, share the store: directory 2770, files 0660"),
     ]
     static let details = """
-        The database's own tables stay as they are; nothing is tracked yet. Harmless where it is a store already. With \
-        --group
-        give the store a directory of its own: the group may then do everything in it, and nobody else anything.
+        The database's own tables stay as they are; nothing is tracked yet. Harmless where it is a store \
+        already. With --group give the store a directory of its own: the group may then do everything in it, and \
+        nobody else anything.
         """
 
     static func run(_ arguments: Arguments) async throws {

@@ -20,8 +20,8 @@ enum LogCommand: Subcommand {
         .flag("--json", "one JSON object a line"),
     ]
     static let details = """
-        TIME is RFC 3339, such as 2026-11-30T12:00:00Z, or an age such as 7d, 12h, 30m, 45s. KEY is the primary key; one of
-        several columns is written as COLUMN=VALUE,COLUMN=VALUE.
+        TIME is RFC 3339, such as 2026-11-30T12:00:00Z, or an age such as 7d, 12h, 30m, 45s. KEY is the primary \
+        key; one of several columns is written as COLUMN=VALUE,COLUMN=VALUE.
         """
 
     static func run(_ arguments: Arguments) async throws {

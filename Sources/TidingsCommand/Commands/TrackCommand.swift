@@ -23,8 +23,8 @@ enum UntrackCommand: Subcommand {
     static let operands: [Operand] = [.database, .any("TABLE", "tables that are tracked")]
     static let options: [Option] = [.flag("--all", "every table that is tracked")]
     static let details = """
-        Their history stays readable. Prints the sequence of the transaction that records the end, or - where nothing was \
-        tracked.
+        Their history stays readable. Prints the sequence of the transaction that records the end, or - where \
+        nothing was tracked.
         """
 
     static func run(_ arguments: Arguments) async throws {
