@@ -53,7 +53,7 @@ struct TokenTests {
             "7E1CF5D6-1E42-4A24-8A2C-1A8A22C4A111:1:1:+000000000000000",
             "7E1CF5D6-1E42-4A24-8A2C-1A8A22C4A111:1:1:0000000000000000:",
         ])
-    func notATable(text: String) {
+    func notAToken(text: String) {
         #expect(HistoryToken(text) == nil)
         let parts = text.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
         guard parts.count == 4, let epoch = Int64(parts[1]), let sequence = Int64(parts[2]) else { return }
