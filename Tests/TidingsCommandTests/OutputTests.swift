@@ -100,4 +100,17 @@ struct OutputTests {
         }
         #expect(try contents() == before)
     }
+
+    @Test(
+        "a file that cannot be a store is named, with the reason",
+        arguments: [
+            (["log", "/nowhere/x.db"], "there is no directory /nowhere: create it first"),
+            (["track", "/nowhere/x.db", "t"], "there is no directory /nowhere: create it first"),
+            (["info", "/dev/null"], "/dev/null"), (["show", "/", "1"], "it is a directory"),
+        ])
+    func wrongFiles(arguments: [String], message: String) async throws {
+        let run = try await CommandLineFixture.run(arguments)
+        #expect(run.ending == .exited(1) && run.output == "")
+        #expect(run.error.hasPrefix("tidings \(arguments[0]): ") && run.error.contains(message), "\(run.error)")
+    }
 }
