@@ -434,7 +434,8 @@ public final class Database {
         observer?.didStop(statement)
     }
 
-    private static let abortedError = SQLiteError(
+    /// What a statement meets after an error has ended its transaction.
+    package static let abortedError = SQLiteError(
         .aborted,
         "the transaction has ended before its closure did, by an error that rolled it back or by SQL: "
             + "let the error leave the closure, then try again")

@@ -410,6 +410,7 @@ struct CaptureTests {
         "statements that would defeat the recording are refused",
         arguments: [
             "COMMIT", "ROLLBACK", "BEGIN", "END", "PRAGMA journal_mode = DELETE", "PRAGMA writable_schema = ON",
+            "PRAGMA query_only = ON", "PRAGMA busy_timeout = 1",
             "DELETE FROM history_transaction", "UPDATE history_store SET epoch = 9", "DROP TABLE history_chunk",
             "INSERT INTO history_audit VALUES (1, 1, 'x', 'x', 1, 'x')", "CREATE TABLE history_own(id)",
             "ALTER TABLE history_store ADD COLUMN x",
@@ -506,6 +507,54 @@ struct CaptureTests {
         }
         try await temporary.write("INSERT INTO t VALUES (3, 3)")
         #expect(try await temporary.latestChanges().map(Self.short) == ["insert t{id=3} - {id=3 v=3}"])
+    }
+
+    @Test("a renamed redacted column is refused, and by somebody else ends the tracking with a visible break")
+    func renamedRedactedColumn() async throws {
+        let options = TrackingOptions(redactedColumns: ["secret"])
+        let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, secret TEXT, v)"
+        let temporary = try await TemporaryStore(schema: schema, tracked: options)
+        await #expect(throws: (any Error).self) { try await temporary.write("ALTER TABLE t RENAME secret TO open") }
+        #expect(try await temporary.write("INSERT INTO t VALUES (1, 's', 1)")?.sequence == 2)
+        let other = try await SQLiteConnection.open(temporary.path)
+        try await other.run { try $0.execute("ALTER TABLE t RENAME secret TO open") }
+        await other.close()
+        try await temporary.write("INSERT INTO t VALUES (2, 'hidden', 1)")
+        let latest = try #require(try await temporary.store.transaction(3))
+        #expect(try await latest.schemaChanges().map(\.kind) == [.captureBreak])
+        #expect(try await latest.schemaChanges().first?.detail.contains("secret") == true)
+        #expect(latest.changeCount == 0)
+        // Dropping it is fine: nothing can come out under another name.
+        let second = try await TemporaryStore(schema: schema, tracked: options)
+        #expect(try await second.write("ALTER TABLE t DROP COLUMN secret")?.sequence == 2)
+    }
+
+    @Test("a table that somebody else makes untrackable ends its tracking with a break; other writes go on")
+    func foreignObstacle() async throws {
+        let temporary = try await TemporaryStore(
+            schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v); CREATE TABLE u(id INTEGER PRIMARY KEY)")
+        let other = try await SQLiteConnection.open(temporary.path)
+        try await other.run { try $0.execute("DROP TABLE t; CREATE TABLE t(v)") }
+        await other.close()
+        try await temporary.write("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+        let latest = try #require(try await temporary.store.transaction(2))
+        #expect(try await latest.schemaChanges().map(\.kind) == [.captureBreak])
+        #expect(try await latest.changes.all().map(\.entity) == ["u"])
+        #expect(try await temporary.write("INSERT INTO u VALUES (2)")?.sequence == 3)
+    }
+
+    @Test("an error that rolled back DDL leaves nothing of it behind, even where the closure swallows it")
+    func endedSchemaChange() async throws {
+        let temporary = try await TemporaryStore(
+            schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v); CREATE TABLE u(id UNIQUE)", tracking: ["t"])
+        await #expect(throws: (any Error).self) {
+            try await temporary.store.write { db in
+                try db.execute("DROP TABLE t; INSERT INTO u VALUES (1)")
+                try? db.execute("INSERT OR ROLLBACK INTO u VALUES (1)")
+            }
+        }
+        #expect(try await temporary.write("INSERT INTO t VALUES (1, 1)")?.sequence == 2)
+        #expect(try await temporary.store.info().entities.map(\.name) == ["t"])
     }
 
     @Test("another process that starts tracking a table is noticed by the next write")

@@ -140,7 +140,7 @@ actor HistoryReader {
             return try iterator.nextInPart() != nil
         }
         if try scan(row.withBytes(at: 9) { Array($0) }, from: 0) { return true }
-        for chunk in 0..<row.int64(at: 8) {
+        for chunk in 0..<max(0, row.int64(at: 8)) {
             // A byte in front, so that a chunk (which has no version) starts past zero.
             let bytes = try chunkBytes(chunk + 1, sequence, database)
             if try scan([RecordFormat.version] + bytes, from: 1) { return true }

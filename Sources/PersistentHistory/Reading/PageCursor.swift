@@ -93,7 +93,9 @@ struct PageCursor: Sendable {
     /// The sequences that the next page looks at, at most `count` of them.
     func window(_ count: Int64) -> ClosedRange<Int64> {
         switch order {
-        case .oldestFirst: position.sequence + 1...min(upper, position.sequence + count)
+        case .oldestFirst:
+            // Not by adding, which could overflow on what a file holds.
+            position.sequence + 1...(upper - position.sequence <= count ? upper : position.sequence + count)
         case .newestFirst: max(lower + 1, nextDown - count + 1)...nextDown
         }
     }

@@ -93,13 +93,13 @@ final class HistoryRecorder {
     private func refresh() throws {
         try HistorySchema.checkFormat(database)
         state = try StoreState.read(database)
-        try tracking.reload(database) { kind, layout in record(kind, layout) }
+        try tracking.reload(database, isOwnChange: false, record: record)
     }
 
     /// Reads the tables anew, inside the transaction that changed them or their tracking.
     func reloadTracking() throws {
         hasChangedSchema = true
-        try tracking.reload(database) { kind, layout in record(kind, layout) }
+        try tracking.reload(database, isOwnChange: true, record: record)
     }
 
     /// Reads the store's row after a transaction that changed it.
@@ -109,6 +109,8 @@ final class HistoryRecorder {
     ///
     /// Where it throws the transaction is still open: roll it back.
     func commit(_ writer: Writer) throws -> HistoryToken? {
+        // Where an error has ended the transaction, anything written now would commit by itself.
+        guard !database.isAborted else { throw Database.abortedError }
         try settleBlob()
         isRecording = false
         let token = try database.internally { () throws -> HistoryToken? in
@@ -134,7 +136,7 @@ final class HistoryRecorder {
     private func settleMissing() throws {
         hasChangedSchema = true
         try database.hidingChanges {
-            try tracking.settleMissing(database) { kind, layout in record(kind, layout) }
+            try tracking.settleMissing(database, record: record)
         }
     }
 
@@ -190,7 +192,7 @@ final class HistoryRecorder {
     /// A row of some table is about to change.
     @inline(__always)
     func willChange(_ change: borrowing PreupdateChange) {
-        guard isRecording, !database.isInternal, let plan = tracking.plan(for: change) else { return }
+        guard isRecording, failure == nil, !database.isInternal, let plan = tracking.plan(for: change) else { return }
         if let blobColumn = change.blobColumn {
             beginBlob(change, plan, blobColumn)
             return
@@ -219,8 +221,8 @@ final class HistoryRecorder {
     }
 
     /// Encodes a record about a table itself, at this place among the changes.
-    func record(_ kind: RecordFormat.Kind, _ layout: HistoryLayout) {
-        encoder.schema(kind, layout)
+    func record(_ kind: RecordFormat.Kind, _ layout: HistoryLayout, _ detail: String = "") {
+        encoder.schema(kind, layout, detail: detail)
         recorded.add(.schema, entityID: layout.entityID)
     }
 
@@ -243,7 +245,7 @@ final class HistoryRecorder {
             try database.internally {
                 try HistorySchema.checkNames(database)
                 try database.hidingChanges {
-                    try tracking.reload(database) { kind, layout in record(kind, layout) }
+                    try tracking.reload(database, isOwnChange: true, record: record)
                 }
             }
         } catch let error as SQLiteError {

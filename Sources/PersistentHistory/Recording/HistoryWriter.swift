@@ -55,7 +55,7 @@ actor HistoryWriter {
         database = nil
     }
 
-    private func parts() throws -> (Database, HistoryRecorder) {
+    func parts() throws -> (Database, HistoryRecorder) {
         guard let database, let recorder else {
             throw HistoryError(.closed, "\(path): the store is closed: open it again")
         }

@@ -32,11 +32,15 @@ struct TrackedTables {
         return nil
     }
 
+    /// Takes down what happened to a table, with a detail for people.
+    typealias Record = (RecordFormat.Kind, HistoryLayout, _ detail: String) -> Void
+
     /// Compares the tables with the layouts under which they are tracked. A changed table gets a new layout and a
     /// record, a missing one waits for the end of the transaction: it may be on its way to being rebuilt.
-    mutating func reload(
-        _ database: Database, record: (RecordFormat.Kind, HistoryLayout) -> Void
-    ) throws {
+    ///
+    /// - Parameter isOwnChange: whether this very transaction changed the schema. What makes a table untrackable is then
+    ///   an error that takes the change back; done by somebody else, it ends the tracking with a break that all can see.
+    mutating func reload(_ database: Database, isOwnChange: Bool, record: Record) throws {
         let missing = Set(entries.filter { $0.plan == nil }.map(\.layout.entityID))
         entries = []
         for layout in try LayoutStore.readCurrent(database) {
@@ -44,43 +48,65 @@ struct TrackedTables {
                 entries.append(Entry(layout: layout, plan: nil))
                 continue
             }
-            let entry = try Self.entry(
-                layout, table, wasMissing: missing.contains(layout.entityID), database, record: record)
-            entries.append(entry)
+            if let obstacle = Self.obstacle(to: table, layout) {
+                guard !isOwnChange else {
+                    throw HistoryError(
+                        .untrackable,
+                        "a tracked table would be changed so that it cannot be tracked any more: \(obstacle)")
+                }
+                try LayoutStore.retire(entityID: layout.entityID, database)
+                record(.captureBreak, layout, obstacle)
+                continue
+            }
+            entries.append(
+                try Self.entry(layout, table, wasMissing: missing.contains(layout.entityID), database, record))
         }
         index()
     }
 
-    private static func entry(
-        _ layout: HistoryLayout, _ table: TableDescription, wasMissing: Bool, _ database: Database,
-        record: (RecordFormat.Kind, HistoryLayout) -> Void
-    ) throws -> Entry {
+    /// The layout's options, as far as they name columns that the table still has.
+    private static func options(_ layout: HistoryLayout, _ table: TableDescription) -> TrackingOptions {
         var options = layout.definition.options
         let names = Set(table.columns.map(\.name))
         options.excludedColumns.formIntersection(names)
         options.redactedColumns.formIntersection(names)
         options.preservedColumns?.formIntersection(names)
-        if let obstacle = TableInspector.obstacle(to: table, options) {
-            throw HistoryError(
-                .untrackable, "a tracked table was changed so that it cannot be tracked any more: \(obstacle)")
+        return options
+    }
+
+    /// Why a table cannot be tracked on under its present options; nil where it can.
+    private static func obstacle(to table: TableDescription, _ layout: HistoryLayout) -> String? {
+        let options = options(layout, table)
+        let former = layout.definition.options
+        let gone = former.excludedColumns.union(former.redactedColumns)
+            .subtracting(options.excludedColumns.union(options.redactedColumns))
+        let known = Set(layout.columnNames).union(former.excludedColumns)
+        let hasNewColumn = table.columns.contains { !$0.isGenerated && !known.contains($0.name) }
+        if let column = gone.min(), hasNewColumn {
+            return "column \(column) of table \(table.name) is excluded or redacted and may have been renamed: "
+                + "its values must not leave the table under another name; untrack the table, change it, track it anew"
         }
-        let definition = TableInspector.definition(table, options)
+        return TableInspector.obstacle(to: table, options)
+    }
+
+    private static func entry(
+        _ layout: HistoryLayout, _ table: TableDescription, wasMissing: Bool, _ database: Database, _ record: Record
+    ) throws -> Entry {
+        let definition = TableInspector.definition(table, options(layout, table))
         var current = layout
         if wasMissing || definition != layout.definition || table.name != layout.entity {
             current = try LayoutStore.add(definition, entity: table.name, entityID: layout.entityID, database)
-            record(wasMissing ? .rebuild : .alter, current)
+            record(wasMissing ? .rebuild : .alter, current, "")
         }
         let defaults = try CapturePlan.defaults(of: table)
         return Entry(layout: current, plan: try CapturePlan(layout: current, table: table, defaults: defaults))
     }
 
     /// Ends the tracking of tables that do not exist at the end of the transaction.
-    mutating func settleMissing(
-        _ database: Database, record: (RecordFormat.Kind, HistoryLayout) -> Void
-    ) throws {
+    mutating func settleMissing(_ database: Database, record: Record) throws {
         for entry in entries where entry.plan == nil {
             try LayoutStore.retire(entityID: entry.layout.entityID, database)
-            record(.drop, entry.layout)
+            record(.drop, entry.layout, "")
         }
         entries.removeAll { $0.plan == nil }
     }

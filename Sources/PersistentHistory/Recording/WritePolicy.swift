@@ -4,7 +4,7 @@ internal import TidingsSQLite
 enum WritePolicy {
     /// Pragmas whose change would defeat the recording, or the file for others.
     private static let refusedPragmas: Set<String> = [
-        "journal_mode", "locking_mode", "writable_schema", "schema_version", "encoding",
+        "journal_mode", "locking_mode", "writable_schema", "schema_version", "encoding", "query_only", "busy_timeout",
     ]
 
     static func decide(_ action: AuthorizedAction) -> AuthorizationDecision {

@@ -65,7 +65,7 @@ extension HistoryStore {
                 }
                 return PurgeBound(sequence: token.sequence, proof: token)
             case .sequence(let sequence):
-                return PurgeBound(sequence: sequence, proof: nil)
+                return PurgeBound(sequence: max(sequence, 1), proof: nil)
             case .date(let date):
                 let sql = "SELECT sequence FROM history_transaction WHERE time >= ? ORDER BY sequence LIMIT 1"
                 let first = try database.first(sql, date.microsecondsSince1970, as: Int64.self)

@@ -1,0 +1,75 @@
+/// What the command line asks for.
+struct BenchmarkOptions: Sendable {
+    /// The benchmark's name.
+    var benchmark = ""
+    var printsJSON = false
+    var pairs = 31
+    /// Where files of measurements without a disk go.
+    var directory = "/dev/shm"
+    /// Where files of measurements that wait for a disk go.
+    var disk = "."
+    /// Less work in each measurement, and none of the slowest ones.
+    var isQuick = false
+    /// The length of the long history that is compared with a short one, and of the one that is purged.
+    var historyLength = 1_000_000
+
+    static let help = """
+        usage: TidingsBenchmarks <benchmark> [--json] [--pairs N] [--directory DIR] [--disk DIR] [--history N] [--quick]
+
+        Every figure is the median of interleaved pairs of a measurement and of its floor, which calls the C library
+        directly, with a 95 % interval of the median of their ratios.
+
+          capture   one-row transactions: tracked against plain, and against plain with one row of the same bytes
+          batch     100,000 rows in one transaction, tracked against plain; peak memory
+          fetch     reading and decoding history against stepping over the same rows; a long history against a short one
+          purge     cleaning under a writer against the same in C
+
+          --json            print an array of {row, unit, median, floor, ratio, low, high, goal, verdict}
+          --pairs N         pairs of each figure (31)
+          --directory DIR   where files go (/dev/shm: no disk takes part)
+          --disk DIR        where files go of which every commit is synced (the current directory)
+          --history N       transactions of the long history (1000000; with --quick 100000)
+          --quick           less work, no million-row transactions
+          --help            this text
+        """
+
+    /// Reads the words behind the program's name; nil asks for the help.
+    init?(_ words: [String]) throws(BenchmarkError) {
+        var rest = words[...]
+        while let word = rest.popFirst() {
+            switch word {
+            case "--help", "-h": return nil
+            case "--json": printsJSON = true
+            case "--quick": isQuick = true
+            case "--pairs": pairs = try Self.number(word, &rest)
+            case "--history": historyLength = try Self.number(word, &rest)
+            case "--directory": directory = try Self.value(word, &rest)
+            case "--disk": disk = try Self.value(word, &rest)
+            default:
+                guard benchmark.isEmpty, !word.hasPrefix("-") else { throw BenchmarkError("unknown argument \(word)") }
+                benchmark = word
+            }
+        }
+        if isQuick, !words.contains("--history") { historyLength = 100_000 }
+    }
+
+    private static func value(_ option: String, _ rest: inout ArraySlice<String>) throws(BenchmarkError) -> String {
+        guard let value = rest.popFirst() else { throw BenchmarkError("\(option) needs a value") }
+        return value
+    }
+
+    private static func number(_ option: String, _ rest: inout ArraySlice<String>) throws(BenchmarkError) -> Int {
+        let text = try value(option, &rest)
+        guard let number = Int(text), number > 0 else {
+            throw BenchmarkError("\(option) needs a number above 0, not \(text)")
+        }
+        return number
+    }
+}
+
+/// Why a benchmark could not run.
+struct BenchmarkError: Error, CustomStringConvertible {
+    let description: String
+
+    init(_ description: String) { self.description = description }
+}
