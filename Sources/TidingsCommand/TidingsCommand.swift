@@ -1,4 +1,4 @@
-import Foundation
+import Glibc
 import PersistentHistory
 import TidingsSQLite
 
@@ -20,15 +20,20 @@ enum TidingsCommand {
     }
 
     private static func run(_ words: [String]) async -> Int32 {
-        guard let name = words.first, name != "--help", name != "help" else {
+        guard let name = words.first else {
+            Output.error(help)
+            return 2
+        }
+        guard name != "--help", name != "-h", name != "help" else {
             Output.line(help)
-            return words.isEmpty ? 2 : 0
+            return 0
         }
         guard let subcommand = subcommands.first(where: { $0.name == name }) else {
             Output.error("tidings: there is no subcommand \(name): `tidings --help` lists them")
             return 2
         }
         do {
+            try checkEncoding()
             try await subcommand.run(words: Array(words.dropFirst()))
             return 0
         } catch let error as UsageError {
@@ -37,30 +42,29 @@ enum TidingsCommand {
             return 2
         } catch {
             Output.flush()
-            Output.error("tidings \(name): \(text(of: error))")
+            Output.error("tidings \(name): \(CommandError.text(of: error))")
             return 1
         }
     }
 
-    private static func text(of error: any Error) -> String {
-        switch error {
-        case let error as HistoryError: error.message
-        case let error as CommandError: error.message
-        default: "\(error)"
+    /// Refuses arguments that are not UTF-8: Swift replaces what is broken, and SQL would then write something else.
+    private static func checkEncoding() throws(UsageError) {
+        for index in 0..<Int(CommandLine.argc) {
+            guard let argument = CommandLine.unsafeArgv[index], String(validatingCString: argument) == nil else {
+                continue
+            }
+            throw UsageError("word \(index) of the command line is not valid UTF-8: convert it first")
         }
     }
 
     private static var help: String {
-        let width = (subcommands.map { $0.name.count }.max() ?? 0) + 2
-        let list = subcommands.map {
-            "  \($0.name)\(String(repeating: " ", count: width - $0.name.count))\($0.summary)"
-        }
+        let list = HelpText.table(subcommands.map { ($0.name, $0.summary) }).joined(separator: "\n")
         return """
             usage: tidings SUBCOMMAND …
 
             Persistent history for SQLite.
 
-            \(list.joined(separator: "\n"))
+            \(list)
 
             `tidings SUBCOMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 usage.
             """
@@ -71,4 +75,13 @@ enum TidingsCommand {
 struct CommandError: Error {
     let message: String
     init(_ message: String) { self.message = message }
+
+    /// What any error says to people.
+    static func text(of error: any Error) -> String {
+        switch error {
+        case let error as HistoryError: error.message
+        case let error as CommandError: error.message
+        default: "\(error)"
+        }
+    }
 }

@@ -12,7 +12,7 @@ public final class Database {
     /// The path of the file, as it was given.
     public let path: String
     /// Called around statements that users run; the recorder's place. Not called for internal statements.
-    package weak var observer: (any StatementObserver)?
+    package var observer: (any StatementObserver)?
     /// True while the library itself runs statements: neither policy nor observer apply.
     package private(set) var isInternal = false
     /// True where the transaction that is still meant to be open has ended: an error has rolled it back.
@@ -61,6 +61,7 @@ public final class Database {
         unsafe handle = nil
         // v2: statements that someone still holds keep the file open only until they go.
         unsafe sqlite3_close_v2(owned)
+        observer = nil
         callbackContexts.removeAll()
     }
 
@@ -318,15 +319,29 @@ public final class Database {
     /// Runs statements of the library's own so that no user sees a trace of them: neither in the count of changes,
     /// in Swift or in SQL, nor in the last inserted rowid.
     package func hidingChanges<R>(_ body: () throws -> R) throws -> R {
-        let rowID = lastInsertedRowID
-        let changed = changes
-        let total = unsafe sqlite3_total_changes64(handle)
-        defer {
-            lastInsertedRowID = rowID
-            maskedChanges = changed
-            hiddenChanges += Int(unsafe sqlite3_total_changes64(handle) - total)
-        }
+        let counts = keepCounts()
+        defer { restore(counts) }
         return try body()
+    }
+
+    /// What users know of changes: see ``hidingChanges(_:)``.
+    package struct ChangeCounts {
+        fileprivate let rowID: Int64
+        fileprivate let changes: Int
+        fileprivate let total: Int64
+    }
+
+    /// The counts before statements of the library's own; follow with ``restore(_:)``.
+    package func keepCounts() -> ChangeCounts {
+        ChangeCounts(
+            rowID: lastInsertedRowID, changes: changes, total: unsafe sqlite3_total_changes64(handle))
+    }
+
+    /// Makes the counts what they were, as users see them.
+    package func restore(_ counts: ChangeCounts) {
+        lastInsertedRowID = counts.rowID
+        maskedChanges = counts.changes
+        hiddenChanges += Int(unsafe sqlite3_total_changes64(handle) - counts.total)
     }
 
     /// True inside a transaction.
@@ -373,6 +388,16 @@ public final class Database {
         return try body()
     }
 
+    /// Runs a statement of the library's own that has no result, to its end.
+    package func runInternally(_ statement: Statement) throws(SQLiteError) {
+        try internally { () throws(SQLiteError) in
+            let code = unsafe sqlite3_step(statement.handle)
+            let failure = code == SQLITE_DONE ? nil : error(code, sql: statement.sql)
+            unsafe sqlite3_reset(statement.handle)
+            if let failure { throw failure }
+        }
+    }
+
     /// The error that SQLite holds for the call that just failed. Must be read before the next call.
     func error(_ code: Int32, sql: String?) -> SQLiteError {
         guard let handle = unsafe handle else { return SQLiteError(.misuse, "the database is closed", sql: sql) }
@@ -386,14 +411,14 @@ public final class Database {
 
     /// Begins a transaction that takes the write lock at once, or a read transaction.
     package func begin(_ statement: Statement) throws(SQLiteError) {
-        try internally { () throws(SQLiteError) in _ = try statement.step() }
+        try runInternally(statement)
         isTransactionExpected = true
     }
 
     /// Ends the transaction; on an error it is still open and must be rolled back.
     package func commit(_ statement: Statement) throws(SQLiteError) {
         try checkNotAborted()
-        try internally { () throws(SQLiteError) in _ = try statement.step() }
+        try runInternally(statement)
         isTransactionExpected = false
     }
 

@@ -37,13 +37,11 @@ package struct BorrowedValue {
             unsafe bits = sqlite3_value_int64(value)
         case SQLITE_FLOAT:
             unsafe bits = Int64(bitPattern: sqlite3_value_double(value).bitPattern)
-        case SQLITE_TEXT:
-            // Text first: it settles the encoding, then its length is right.
-            unsafe bytes = UnsafeRawPointer(sqlite3_value_text(value))
+        case SQLITE_TEXT, SQLITE_BLOB:
+            // The length first: it settles the encoding. Then the bytes as they are: sqlite3_value_text() would copy
+            // every text to end it with a NUL.
             unsafe count = Int(sqlite3_value_bytes(value))
-        case SQLITE_BLOB:
             unsafe bytes = sqlite3_value_blob(value)
-            unsafe count = Int(sqlite3_value_bytes(value))
         default:
             break
         }

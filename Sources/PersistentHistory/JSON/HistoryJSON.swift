@@ -3,7 +3,7 @@ package import TidingsSQLite
 
 extension JSONWriter {
     /// The largest integer that every reader of JSON keeps exactly.
-    private static let largestExact: Int64 = 1 << 53 - 1
+    private static let largestExact: Int64 = (1 << 53) - 1
 
     /// Writes a value so that its storage class can be told: an integer as a number (past ±(2^53 − 1) as
     /// `{"$integer": "…"}`), a real always with a point or an exponent, an infinity as `{"$real": "Infinity"}`, text as
@@ -12,29 +12,27 @@ extension JSONWriter {
         switch value {
         case .null: null()
         case .integer(let number):
-            if abs(clamping: number) <= Self.largestExact {
+            if (-Self.largestExact...Self.largestExact).contains(number) {
                 integer(number)
             } else {
-                tagged("$integer", String(number))
+                tagged("$integer") { $0.string(String(number)) }
             }
         case .real(let number):
             if number.isFinite {
                 literal(number.description)
             } else {
-                tagged("$real", number > 0 ? "Infinity" : "-Infinity")
+                tagged("$real") { $0.string(number > 0 ? "Infinity" : "-Infinity") }
             }
         case .text(let text): string(text)
-        case .malformedText(let bytes): tagged("$text", Base64.encode(bytes))
-        case .blob(let bytes): tagged("$blob", Base64.encode(bytes))
+        case .malformedText(let bytes): tagged("$text") { $0.base64(bytes) }
+        case .blob(let bytes): tagged("$blob") { $0.base64(bytes) }
         }
     }
 
-    private func abs(clamping number: Int64) -> Int64 { number == .min ? .max : Swift.abs(number) }
-
-    private mutating func tagged(_ tag: String, _ text: String) {
+    private mutating func tagged(_ tag: String, _ value: (inout JSONWriter) -> Void) {
         object {
             $0.key(tag)
-            $0.string(text)
+            value(&$0)
         }
     }
 
@@ -87,25 +85,5 @@ extension JSONWriter {
             writer.key("changed")
             writer.strings(change.changed)
         }
-    }
-}
-
-/// [RFC 4648, section 4](https://www.rfc-editor.org/rfc/rfc4648#section-4)
-enum Base64 {
-    private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
-
-    static func encode(_ bytes: [UInt8]) -> String {
-        var result: [UInt8] = []
-        result.reserveCapacity((bytes.count + 2) / 3 * 4)
-        for start in stride(from: 0, to: bytes.count, by: 3) {
-            let rest = bytes.count - start
-            let second = rest > 1 ? bytes[start + 1] : 0
-            let third = rest > 2 ? bytes[start + 2] : 0
-            result.append(alphabet[Int(bytes[start] >> 2)])
-            result.append(alphabet[Int((bytes[start] & 3) << 4 | second >> 4)])
-            result.append(rest > 1 ? alphabet[Int((second & 15) << 2 | third >> 6)] : 0x3D)
-            result.append(rest > 2 ? alphabet[Int(third & 63)] : 0x3D)
-        }
-        return String(decoding: result, as: UTF8.self)
     }
 }

@@ -75,7 +75,16 @@ package struct JSONWriter {
         separate()
         bytes.append(0x22)
         var text = text
-        text.withUTF8 { for byte in $0 { append(escaping: byte) } }
+        text.withUTF8 { append(escaping: UnsafeRawBufferPointer($0)) }
+        bytes.append(0x22)
+        needsComma = true
+    }
+
+    /// Writes bytes as a string in base64.
+    package mutating func base64(_ data: [UInt8]) {
+        separate()
+        bytes.append(0x22)
+        Base64.append(data, to: &bytes)
         bytes.append(0x22)
         needsComma = true
     }
@@ -109,18 +118,27 @@ package struct JSONWriter {
 
     private mutating func separate() { if needsComma { bytes.append(0x2C) } }
 
-    private mutating func append(escaping byte: UInt8) {
+    /// Appends the stretches between characters that must be escaped, each at once.
+    private mutating func append(escaping text: UnsafeRawBufferPointer) {
+        var start = 0
+        for (index, byte) in text.enumerated() where byte < 0x20 || byte == 0x22 || byte == 0x5C {
+            bytes.append(contentsOf: text[start..<index])
+            append(escaped: byte)
+            start = index + 1
+        }
+        bytes.append(contentsOf: text[start...])
+    }
+
+    private mutating func append(escaped byte: UInt8) {
+        bytes.append(0x5C)
         switch byte {
-        case 0x22, 0x5C:
-            bytes.append(0x5C)
-            bytes.append(byte)
-        case 0x0A: bytes.append(contentsOf: "\\n".utf8)
-        case 0x0D: bytes.append(contentsOf: "\\r".utf8)
-        case 0x09: bytes.append(contentsOf: "\\t".utf8)
-        case ..<0x20:
-            bytes.append(contentsOf: (byte < 0x10 ? "\\u000" : "\\u00").utf8)
-            bytes.append(contentsOf: String(byte, radix: 16).utf8)
-        default: bytes.append(byte)
+        case 0x22, 0x5C: bytes.append(byte)
+        case 0x0A: bytes.append(0x6E)
+        case 0x0D: bytes.append(0x72)
+        case 0x09: bytes.append(0x74)
+        default:
+            let low = byte & 0xF
+            bytes.append(contentsOf: [0x75, 0x30, 0x30, 0x30 + (byte >> 4), low < 10 ? 0x30 + low : 0x57 + low])
         }
     }
 }

@@ -32,6 +32,8 @@ public struct HistoryError: Error, Sendable, CustomStringConvertible {
         public static let diskFull = Code("diskFull")
         /// The store, or this connection to it, is read-only.
         public static let readOnly = Code("readOnly")
+        /// The operating system does not let this user do it.
+        public static let notPermitted = Code("notPermitted")
         /// The store was closed.
         public static let closed = Code("closed")
         /// The table cannot be tracked.

@@ -98,6 +98,9 @@ struct EntitySummary: Sendable, Hashable {
         entries.append(Entry(entityID: entityID, operations: operation))
     }
 
+    /// Forgets everything but the memory.
+    mutating func removeAll() { entries.removeAll(keepingCapacity: true) }
+
     func encode(into buffer: RecordBuffer) {
         for entry in entries {
             buffer.append(varint: UInt64(bitPattern: entry.entityID))

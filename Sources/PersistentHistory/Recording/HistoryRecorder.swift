@@ -72,16 +72,13 @@ final class HistoryRecorder {
     func begin() throws {
         try database.begin(beginStatement)
         do {
-            recorded.removeAll()
             failure = nil
             pendingBlob = nil
             hasChangedSchema = false
-            try database.internally {
-                try database.hidingChanges {
-                    if database.dataVersion != knownVersion { try refresh() }
-                    try enlistStatement.step()
-                }
-            }
+            let counts = database.keepCounts()
+            defer { database.restore(counts) }
+            if database.dataVersion != knownVersion { try database.internally { try refresh() } }
+            try database.runInternally(enlistStatement)
             isRecording = true
         } catch {
             rollBack()
@@ -113,11 +110,9 @@ final class HistoryRecorder {
         guard !database.isAborted else { throw Database.abortedError }
         try settleBlob()
         isRecording = false
-        let token = try database.internally { () throws -> HistoryToken? in
-            if tracking.hasMissing { try settleMissing() }
-            if let failure { throw failure }
-            return recorded.isEmpty ? nil : try database.hidingChanges { try writeHistory(writer) }
-        }
+        if tracking.hasMissing { try database.internally { try settleMissing() } }
+        if let failure { throw failure }
+        let token = recorded.isEmpty ? nil : try writeHistory(writer)
         try database.commit(commitStatement)
         recorded.removeAll()
         knownVersion = database.dataVersion
@@ -141,6 +136,8 @@ final class HistoryRecorder {
     }
 
     private func writeHistory(_ writer: Writer) throws -> HistoryToken {
+        let counts = database.keepCounts()
+        defer { database.restore(counts) }
         let nonce = database.randomInt64()
         try bind(writer)
         summaryBuffer.removeAll()
@@ -156,12 +153,12 @@ final class HistoryRecorder {
         try recorded.buffer.forEachPiece { piece in
             if chunk == 0 {
                 try insertStatement.bind(borrowedBlob: piece, at: 9)
-                try insertStatement.step()
+                try database.runInternally(insertStatement)
                 sequence = try settledSequence()
             } else {
                 try chunkStatement.bind(RecordFormat.chunkKey(sequence: sequence, chunk: chunk), at: 1)
                 try chunkStatement.bind(borrowedBlob: piece, at: 2)
-                try chunkStatement.step()
+                try database.runInternally(chunkStatement)
             }
             chunk += 1
         }
@@ -183,7 +180,8 @@ final class HistoryRecorder {
         let assigned = database.lastInsertedRowID
         guard assigned <= state.purgedSequence else { return assigned }
         let sequence = state.purgedSequence + 1
-        try database.execute("UPDATE history_transaction SET sequence = ? WHERE sequence = ?", sequence, assigned)
+        let sql = "UPDATE history_transaction SET sequence = ? WHERE sequence = ?"
+        try database.internally { try database.execute(sql, sequence, assigned) }
         return sequence
     }
 

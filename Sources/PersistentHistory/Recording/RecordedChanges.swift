@@ -29,8 +29,8 @@ final class RecordedChanges {
     func removeAll() {
         buffer.removeAll()
         count = 0
-        summary = EntitySummary()
-        marks.removeAll(keepingCapacity: true)
+        summary.removeAll()
+        if !marks.isEmpty { marks.removeAll(keepingCapacity: true) }
     }
 
     func setMark(_ number: Int) {

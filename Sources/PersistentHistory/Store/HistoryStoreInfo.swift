@@ -35,6 +35,9 @@ public struct HistoryStoreInfo: Sendable {
     public let oldest: HistoryToken
     /// The number of transactions in the history.
     public let transactionCount: Int64
+    /// The size of the recorded history in bytes, without what SQLite adds: exact for up to 50,000 transactions, beyond
+    /// that an estimate from samples, so that asking never takes long.
+    public let historySize: Int64
     /// The time of the oldest transaction, by its writer's clock.
     public let oldestTime: Date?
     /// The time of the newest transaction, by its writer's clock.
@@ -62,6 +65,7 @@ extension HistoryStore {
             return HistoryStoreInfo(
                 path: path, storeID: state.storeID, format: try HistorySchema.checkFormat(database), head: head,
                 oldest: state.mark, transactionCount: head.sequence - state.purgedSequence,
+                historySize: try Self.historySize(state.purgedSequence + 1, head.sequence, database),
                 oldestTime: try Self.time("ASC", database), newestTime: try Self.time("DESC", database),
                 fileSize: size ?? 0, publishedSequence: state.publishedSequence,
                 entities: layouts.map {
@@ -71,6 +75,36 @@ extension HistoryStore {
                 },
                 untrackedTables: try Self.untracked(tracked, database))
         }
+    }
+
+    /// The key's columns of an entity under every layout that it has or had by this name, in the key's order.
+    package func keyColumns(ofEntity name: String) async throws -> Set<[String]> {
+        try await reader.read { database, _ in
+            Set(try LayoutStore.readAll(database).values.filter { $0.entity == name }.map(\.keyNames))
+        }
+    }
+
+    private static let sizeSamples: Int64 = 50
+    private static let sizeSampleLength: Int64 = 1000
+
+    private static func historySize(_ first: Int64, _ last: Int64, _ database: Database) throws -> Int64 {
+        // A chunk holds a good part of a megabyte: there are few, and their lengths stand in their rows' headers.
+        let chunks = try database.first("SELECT total(length(changes)) FROM history_chunk", as: Double.self) ?? 0
+        let sql = """
+            SELECT total(length(changes) + length(entities) + length(author) + length(origin)) FROM history_transaction
+            WHERE sequence BETWEEN ? AND ?
+            """
+        func size(_ first: Int64, _ last: Int64) throws -> Double {
+            try database.first(sql, first, last, as: Double.self) ?? 0
+        }
+        let count = last - first + 1
+        guard count > sizeSamples * sizeSampleLength else { return Int64(chunks + (try size(first, last))) }
+        var total = 0.0
+        for sample in 0..<sizeSamples {
+            let start = first + sample * (count - sizeSampleLength) / (sizeSamples - 1)
+            total += try size(start, start + sizeSampleLength - 1)
+        }
+        return Int64(chunks + total * Double(count) / Double(sizeSamples * sizeSampleLength))
     }
 
     private static func time(_ order: String, _ database: Database) throws -> Date? {

@@ -11,6 +11,7 @@ struct CaptureBenchmark {
         let base = memory.file("base.db")
         try RawArticles.create(base, rows: rows)
         var measurements = try await compare(base, memory, .normal)
+        if options.disk == "none" { return measurements }
         let disk = try ScratchDirectory(in: options.disk)
         measurements += try await compare(base, disk, .full)
         return measurements
@@ -46,7 +47,7 @@ struct CaptureBenchmark {
                     "µs", goal: isFull ? 1.15 : 1.10))
             if !isFull { measurements += try await work(operation, &tracked, raw, extra) }
         }
-        if synchronous == .normal { measurements.append(try await awaited(&tracked)) }
+        if options.disk != "none", synchronous == .normal { measurements.append(try await awaited(&tracked)) }
         await tracked.store.close()
         return measurements
     }

@@ -20,10 +20,41 @@ struct Option: Sendable {
         Option(name: name, value: nil, help: help, isRequired: false, isRepeatable: false)
     }
 
+    /// The option with its value, as the help lists it.
+    var head: String { value.map { "\(name) \($0)" } ?? name }
+
+    /// The option in the line of usage.
     var usage: String {
-        let text = value.map { "\(name) \($0)" } ?? name
-        if isRequired { return text }
-        return isRepeatable ? "[\(text)]…" : "[\(text)]"
+        if isRequired { return head }
+        return isRepeatable ? "[\(head)]…" : "[\(head)]"
+    }
+}
+
+/// What stands on the command line without a name, told by its place.
+struct Operand: Sendable {
+    let name: String
+    let help: String
+    let isRequired: Bool
+    /// True for the last one, which takes all that is left.
+    let isRepeatable: Bool
+
+    /// An operand that must be there.
+    static func one(_ name: String, _ help: String) -> Operand {
+        Operand(name: name, help: help, isRequired: true, isRepeatable: false)
+    }
+
+    /// Any number of operands, none included.
+    static func any(_ name: String, _ help: String) -> Operand {
+        Operand(name: name, help: help, isRequired: false, isRepeatable: true)
+    }
+
+    /// The database, which most subcommands begin with.
+    static let database = Operand.one("DB", "the store's database file")
+
+    /// The operand in the line of usage.
+    var usage: String {
+        let text = isRepeatable ? "\(name)…" : name
+        return isRequired ? text : "[\(text)]"
     }
 }
 

@@ -1,49 +1,63 @@
 /// A subcommand of `tidings`: what it is called, what it takes, and what it does.
 protocol Subcommand {
     static var name: String { get }
-    /// One line for the list of subcommands.
+    /// One line for the list of subcommands, without a full stop.
     static var summary: String { get }
-    /// How the operands are called, in order.
-    static var operands: String { get }
-    /// How many operands there may be.
-    static var operandCount: ClosedRange<Int> { get }
+    static var operands: [Operand] { get }
     static var options: [Option] { get }
-    /// More for the help; empty where there is nothing to add.
+    /// More for the help, in one paragraph; empty where there is nothing to add.
     static var details: String { get }
 
     static func run(_ arguments: Arguments) async throws
 }
 
 extension Subcommand {
+    static var operands: [Operand] { [.database] }
+    static var options: [Option] { [] }
     static var details: String { "" }
 
-    /// The help, from what is declared.
-    static var help: String {
-        var lines = [
-            "usage: tidings \(name) \(([operands] + options.map(\.usage)).joined(separator: " "))", "", summary + ".",
-        ]
-        if !details.isEmpty { lines += ["", details] }
-        let listed = options + [.flag("--help", "print this text")]
-        let heads = listed.map { option in option.value.map { "\(option.name) \($0)" } ?? option.name }
-        let width = (heads.map(\.count).max() ?? 0) + 2
-        lines.append("")
-        for (option, head) in zip(listed, heads) {
-            lines.append("  \(head)\(String(repeating: " ", count: width - head.count))\(option.help)")
-        }
-        return lines.joined(separator: "\n")
-    }
-
-    /// Reads the words, checks the number of operands, and runs.
+    /// Reads the words behind the subcommand's name, and runs.
     static func run(words: [String]) async throws {
-        let untilEnd = words.prefix { $0 != "--" }
-        if untilEnd.contains("--help") {
+        if words.prefix(while: { $0 != "--" }).contains(where: { $0 == "--help" || $0 == "-h" }) {
             Output.line(help)
             return
         }
-        let arguments = try Arguments(words, options: options)
-        guard operandCount.contains(arguments.operands.count) else {
-            throw UsageError("expected \(operands), got \(arguments.operands.count) operands")
+        try await run(try Arguments(words, operands: operands, options: options))
+    }
+
+    /// The help, from what is declared.
+    static var help: String {
+        var lines = [usage, "", summary + "."]
+        if !details.isEmpty { lines += ["", HelpText.wrapped(details.split(separator: " ").map(String.init))] }
+        lines.append("")
+        let operands = operands.map { ($0.isRepeatable ? "\($0.name)…" : $0.name, $0.help) }
+        let options = (options + [.flag("--help", "print this text")]).map { ($0.head, $0.help) }
+        return (lines + HelpText.table(operands + options)).joined(separator: "\n")
+    }
+
+    private static var usage: String {
+        HelpText.wrapped(["usage: tidings \(name)"] + operands.map(\.usage) + options.map(\.usage), indent: "    ")
+    }
+}
+
+/// Lays out what help consists of.
+enum HelpText {
+    /// Two columns, the first as wide as its widest entry.
+    static func table(_ rows: [(String, String)]) -> [String] {
+        let width = (rows.map(\.0.count).max() ?? 0) + 2
+        return rows.map { head, text in "  \(head)\(String(repeating: " ", count: width - head.count))\(text)" }
+    }
+
+    /// Words side by side in lines of at most 100 characters, further lines indented.
+    static func wrapped(_ words: [String], indent: String = "") -> String {
+        var lines: [String] = []
+        for word in words {
+            if let last = lines.last, last.count + 1 + word.count <= 100 {
+                lines[lines.count - 1] = "\(last) \(word)"
+            } else {
+                lines.append(lines.isEmpty ? word : indent + word)
+            }
         }
-        try await run(arguments)
+        return lines.joined(separator: "\n")
     }
 }

@@ -1,27 +1,42 @@
-import Foundation
+import FoundationEssentials
 import PersistentHistory
+import TidingsSQLite
 
 enum InitCommand: Subcommand {
     static let name = "init"
     static let summary = "Make a database a store: add the history's tables"
-    static let operands = "DB"
-    static let operandCount = 1...1
     static let options: [Option] = [
         .flag("--create", "create the file where it is missing"),
-        .value("--group", "G", "let the members of a Unix group share the store: directory 2770, files 0660"),
+        .value(
+            "--group", "G", "let a Unix group, by name or number, share the store: directory 2770, files 0660"),
     ]
-    static let details =
-        "Its own tables stay as they are; nothing is tracked yet. Harmless where the database is a store already."
+    static let details = """
+        The database's own tables stay as they are; nothing is tracked yet. Harmless where it is a store \
+        already. With --group give the store a directory of its own: the group may then do everything in it, and \
+        nobody else anything.
+        """
 
     static func run(_ arguments: Arguments) async throws {
         let path = arguments.operands[0]
-        guard arguments.has("--create") || FileManager.default.fileExists(atPath: path) else {
+        // Also before the file is created: an unknown group must leave nothing behind.
+        let group = try arguments.string("--group").map { try HistoryStore.Group(named: $0) }
+        guard arguments.has("--create") || Database.exists(path) else {
             throw CommandError("there is no file \(path): check the path, or create it with --create")
         }
-        let isStore = await Stores.isStore(path)
-        let store = try await HistoryStore.open(path, author: Stores.operatorName, create: true)
-        if let group = arguments.string("--group") { try store.share(withGroup: group) }
-        Output.line("\(path) is \(isStore ? "already " : "")store \(store.storeID.uuidString.lowercased())")
-        await store.close()
+        let (store, isNew) = try await open(path)
+        try await Stores.lending(store) { store in
+            if let group { try store.share(with: group) }
+            Output.line("\(path) is \(isNew ? "now" : "already") the store \(store.storeID.uuidString.lowercased())")
+        }
+    }
+
+    /// Opens the store, and makes it one where it is none yet.
+    private static func open(_ path: String) async throws -> (HistoryStore, isNew: Bool) {
+        do {
+            guard Database.exists(path) else { throw HistoryError(.notAStore, "there is no file yet") }
+            return (try await HistoryStore.open(path, author: Stores.operatorName), false)
+        } catch let error as HistoryError where error.code == .notAStore {
+            return (try await HistoryStore.open(path, author: Stores.operatorName, create: true), true)
+        }
     }
 }

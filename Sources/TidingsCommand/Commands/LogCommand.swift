@@ -1,11 +1,9 @@
-import Foundation
+import FoundationEssentials
 import PersistentHistory
 
 enum LogCommand: Subcommand {
     static let name = "log"
     static let summary = "List transactions and their changes"
-    static let operands = "DB"
-    static let operandCount = 1...1
     static let options: [Option] = [
         .value("--after", "N", "only transactions after this sequence"),
         .value("--until", "N", "only transactions up to this sequence, itself included"),
@@ -13,7 +11,7 @@ enum LogCommand: Subcommand {
         .value("--not-author", "A", "not this author", isRepeatable: true),
         .value("--entity", "E", "only changes of this entity", isRepeatable: true),
         .value("--op", "OP", "only insert, update or delete", isRepeatable: true),
-        .value("--object", "ENTITY:KEY", "only changes of this object; a key of several columns as a=1,b=x"),
+        .value("--object", "ENTITY:KEY", "only changes of this object"),
         .value("--since", "TIME", "only at or after this time, by the writers' clocks"),
         .value("--before", "TIME", "only before this time"),
         .value("--limit", "N", "at most so many transactions"),
@@ -21,28 +19,44 @@ enum LogCommand: Subcommand {
         .flag("--count", "print the number of transactions only"),
         .flag("--json", "one JSON object a line"),
     ]
-    static let details = "TIME is RFC 3339 in UTC or with an offset, or an age such as 7d, 12h, 30m, 45s."
+    static let details = """
+        TIME is RFC 3339, such as 2026-11-30T12:00:00Z, or an age such as 7d, 12h, 30m, 45s. KEY is the primary \
+        key; one of several columns is written as COLUMN=VALUE,COLUMN=VALUE.
+        """
 
     static func run(_ arguments: Arguments) async throws {
         var request = try request(arguments)
-        let store = try await Stores.openForReading(arguments.operands[0])
-        if let sequence = try arguments.integer("--after"), sequence > 0 {
-            request.start = .token(try await start(after: sequence, store))
+        let after = try arguments.integer("--after")
+        let object = try arguments.string("--object").map { try ObjectOption.Name($0) }
+        var printer = Printers.printer(json: arguments.has("--json"), request)
+        try await Stores.reading(arguments.operands[0]) { store in
+            if let after { request.start = .token(try await start(after: after, store)) }
+            if let object { request.objects = try await ObjectOption.objects(object, in: store) }
+            guard !arguments.has("--count") else {
+                return Output.line(String(try await store.count(request)))
+            }
+            for try await transaction in store.history(request) {
+                try await printer.print(transaction)
+                if Output.isClosed { return }
+            }
         }
-        if let text = arguments.string("--object") { request.objects = try await ObjectOption.parse(text, store) }
-        if arguments.has("--count") {
-            Output.line(String(try await store.count(request)))
-        } else {
-            let printer: any TransactionPrinter = arguments.has("--json") ? JSONPrinter() : TextPrinter()
-            for try await transaction in store.history(request) { try await printer.print(transaction) }
-        }
-        await store.close()
     }
 
     /// The token behind which to begin; the purge mark has one though its transaction is gone.
     private static func start(after sequence: Int64, _ store: HistoryStore) async throws -> HistoryToken {
         let oldest = try await store.oldestToken()
-        return sequence == oldest.sequence ? oldest : try await Stores.transaction(sequence, in: store).token
+        if sequence == oldest.sequence { return oldest }
+        guard sequence > oldest.sequence else {
+            throw CommandError(
+                "\(store.path): history after \(sequence) was purged up to \(oldest.sequence): "
+                    + "read on with --after \(oldest.sequence), and what is missing from the tables themselves")
+        }
+        var request = HistoryRequest(limit: 1, order: .newestFirst)
+        request.through = sequence
+        for try await transaction in store.transactions(request) where transaction.token.sequence == sequence {
+            return transaction.token
+        }
+        throw try await Stores.missing(sequence, in: store)
     }
 
     private static func request(_ arguments: Arguments) throws -> HistoryRequest {

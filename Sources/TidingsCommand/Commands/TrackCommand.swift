@@ -3,35 +3,34 @@ import PersistentHistory
 enum TrackCommand: Subcommand {
     static let name = "track"
     static let summary = "Start recording the changes of tables"
-    static let operands = "DB TABLE… | DB --all"
-    static let operandCount = 1...1000
+    static let operands: [Operand] = [
+        .database, .any("TABLE", "tables to track: all of them, or none where one cannot be"),
+    ]
     static let options: [Option] = [.flag("--all", "every table that exists now")]
     static let details =
         "Prints the sequence of the transaction that records the beginning, or - where nothing was new."
 
     static func run(_ arguments: Arguments) async throws {
         let tables = try Tables.parse(arguments)
-        let store = try await HistoryStore.open(arguments.operands[0], author: Stores.operatorName)
-        let token = try await store.track(tables)
+        let token = try await Stores.writing(arguments.operands[0]) { try await $0.track(tables) }
         Output.line(token.map { String($0.sequence) } ?? "-")
-        await store.close()
     }
 }
 
 enum UntrackCommand: Subcommand {
     static let name = "untrack"
     static let summary = "Stop recording the changes of tables"
-    static let operands = "DB TABLE… | DB --all"
-    static let operandCount = 1...1000
+    static let operands: [Operand] = [.database, .any("TABLE", "tables that are tracked")]
     static let options: [Option] = [.flag("--all", "every table that is tracked")]
-    static let details = "Their history stays readable. Prints the sequence of the transaction that records the end."
+    static let details = """
+        Their history stays readable. Prints the sequence of the transaction that records the end, or - where \
+        nothing was tracked.
+        """
 
     static func run(_ arguments: Arguments) async throws {
         let tables = try Tables.parse(arguments)
-        let store = try await HistoryStore.open(arguments.operands[0], author: Stores.operatorName)
-        let token = try await store.untrack(tables)
+        let token = try await Stores.writing(arguments.operands[0]) { try await $0.untrack(tables) }
         Output.line(token.map { String($0.sequence) } ?? "-")
-        await store.close()
     }
 }
 

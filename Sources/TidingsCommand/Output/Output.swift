@@ -1,44 +1,66 @@
-import Foundation
+import FoundationEssentials
+import Glibc
 import Synchronization
 
-/// The standard streams. A reader of standard output that has gone ends the program quietly.
+/// The standard streams.
 enum Output {
-    private static let buffer = Mutex<[UInt8]>([])
+    private struct State {
+        var buffer: [UInt8] = []
+        var isClosed = false
+    }
+
+    private static let state = Mutex(State())
+    private static let bufferSize = 1 << 16
+
+    /// True once whoever read standard output is gone, as `head` is after its lines. Nothing more is written then:
+    /// what only prints ends quietly, what also writes to the store goes on.
+    static var isClosed: Bool { state.withLock { $0.isClosed } }
 
     /// Writes a line to standard output, at the latest when the program ends.
-    static func line(_ text: String) { write(Array(text.utf8) + [0x0A]) }
+    static func line(_ text: String) {
+        state.withLock { state in
+            state.buffer.append(contentsOf: text.utf8)
+            state.buffer.append(0x0A)
+            if state.buffer.count >= bufferSize { flush(&state) }
+        }
+    }
 
     /// Writes bytes to standard output.
     static func write(_ bytes: [UInt8]) {
-        let full = buffer.withLock { buffer -> [UInt8]? in
-            buffer += bytes
-            guard buffer.count >= 1 << 16 else { return nil }
-            defer { buffer.removeAll(keepingCapacity: true) }
-            return buffer
+        state.withLock { state in
+            state.buffer.append(contentsOf: bytes)
+            if state.buffer.count >= bufferSize { flush(&state) }
         }
-        if let full { writeAll(full, to: STDOUT_FILENO) }
     }
 
     /// Writes what is waiting.
-    static func flush() {
-        let rest = buffer.withLock { buffer in
-            defer { buffer.removeAll() }
-            return buffer
-        }
-        writeAll(rest, to: STDOUT_FILENO)
-    }
+    static func flush() { state.withLock { state in flush(&state) } }
 
     /// Writes a line to standard error.
-    static func error(_ text: String) { writeAll(Array((text + "\n").utf8), to: STDERR_FILENO) }
+    static func error(_ text: String) { _ = writeAll(Array((text + "\n").utf8), to: STDERR_FILENO) }
 
-    private static func writeAll(_ bytes: [UInt8], to descriptor: Int32) {
+    private static func flush(_ state: inout State) {
+        defer { state.buffer.removeAll(keepingCapacity: true) }
+        guard !state.isClosed, let code = writeAll(state.buffer, to: STDOUT_FILENO) else { return }
+        // SIGPIPE is ignored, so that the write fails instead.
+        guard code == EPIPE else {
+            error("tidings: standard output: \(String(cString: strerror(code))): not all was written")
+            exit(1)
+        }
+        state.isClosed = true
+    }
+
+    /// Returns the error's number; nil where all was written.
+    private static func writeAll(_ bytes: [UInt8], to descriptor: Int32) -> Int32? {
         var done = 0
         while done < bytes.count {
-            let written = bytes[done...].withUnsafeBytes { Foundation.write(descriptor, $0.baseAddress, $0.count) }
-            if written < 0, errno == EINTR { continue }
-            // EPIPE: whoever read is gone, as `head` is after its lines. SIGPIPE is ignored.
-            guard written > 0 else { exit(errno == EPIPE ? 0 : 1) }
-            done += written
+            let written = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress! + done, $0.count - done) }
+            if written >= 0 {
+                done += written
+            } else if errno != EINTR {
+                return errno
+            }
         }
+        return nil
     }
 }

@@ -1,0 +1,85 @@
+import Testing
+import TidingsTestKit
+
+@Suite("Usage", .timeLimit(.minutes(2)))
+struct UsageTests {
+    @Test(
+        "every subcommand has its help, on standard output",
+        arguments: ["init", "track", "untrack", "exec", "log", "show", "info", "purge"])
+    func help(name: String) async throws {
+        for arguments in [[name, "--help"], [name, "x.db", "-h"], [name, "--wrong", "--help"]] {
+            let help = try await CommandLineFixture.run(arguments)
+            #expect(help.ending == .exited(0) && help.error == "")
+            #expect(help.output.hasPrefix("usage: tidings \(name) DB"))
+            #expect(help.output.contains("\n  --help") && help.output.contains("\n  DB "))
+        }
+        let list = try await CommandLineFixture.run(["--help"])
+        #expect(list.ending == .exited(0) && list.error == "" && list.output.contains("\n  \(name) "))
+        #expect(try await CommandLineFixture.run(["help"]).output == list.output)
+        expect(try await CommandLineFixture.run([]), error: list.output, code: 2)
+    }
+
+    @Test("help behind -- is an operand")
+    func helpAsOperand() async throws {
+        let run = try await CommandLineFixture.run(["info", "--", "--help"])
+        expect(
+            run,
+            error: "tidings info: --help: opening for reading failed: "
+                + "there is no file --help: check the path, or ask for it to be created\n", code: 1)
+    }
+
+    @Test(
+        "what cannot be understood is a usage error that says what was expected",
+        arguments: [
+            (["log"], "DB is missing: the store's database file"),
+            (["info", "x.db", "y.db"], "unexpected operand y.db"),
+            (["log", "x.db", "--wrong"], "unknown option --wrong: what is none but begins with a dash goes behind --"),
+            (["log", "x.db", "-n"], "unknown option -n: what is none but begins with a dash goes behind --"),
+            (["log", "x.db", "--limit"], "--limit expects N: at most so many transactions"),
+            (["log", "x.db", "--limit", "-1"], "--limit expects a whole number from 0 on, not -1"),
+            (["log", "x.db", "--after", "x"], "--after expects a whole number from 0 on, not x"),
+            (["log", "x.db", "--until", "1e3"], "--until expects a whole number from 0 on, not 1e3"),
+            (["log", "x.db", "--limit", "1", "--limit", "2"], "--limit is given twice"),
+            (["log", "x.db", "--count=1"], "--count takes no value"),
+            (["log", "x.db", "--op", "move"], "--op expects insert, update or delete, not move"),
+            (["log", "x.db", "--object", "article"], "--object expects ENTITY:KEY, such as article:5, not article"),
+            (
+                ["log", "x.db", "--since", "yesterday"],
+                "--since expects a time such as 2026-11-30T12:00:00Z, or an age such as 7d, 12h, 30m or 45s, not yesterday"
+            ),
+            (["exec", "x.db", "SELECT 1"], "--author NAME is required: who writes"),
+            (["track", "x.db"], "name the tables, or say --all"),
+            (["untrack", "x.db"], "name the tables, or say --all"),
+            (["track", "x.db", "t", "--all"], "--all and names of tables exclude each other"),
+            (["purge", "x.db"], "--before N is required: the first sequence that stays"),
+            (["purge", "x.db", "--before", "0"], "--before expects a whole number from 1 on, not 0"),
+            (["show", "x.db"], "N is missing: the transaction's sequence"),
+            (["show", "x.db", "x"], "N expects a whole number from 1 on, not x"),
+        ])
+    func mistakes(arguments: [String], message: String) async throws {
+        let name = arguments[0]
+        expect(
+            try await CommandLineFixture.run(arguments),
+            error: "tidings \(name): \(message)\nSee `tidings \(name) --help`.\n", code: 2)
+    }
+
+    @Test("an unknown subcommand is a usage error")
+    func unknownSubcommand() async throws {
+        expect(
+            try await CommandLineFixture.run(["nope"]),
+            error: "tidings: there is no subcommand nope: `tidings --help` lists them\n", code: 2)
+    }
+
+    @Test("a word that is not UTF-8 is refused, not repaired")
+    func malformedWord() async throws {
+        let fixture = try CommandLineFixture()
+        try await fixture.prepare()
+        let run = try await fixture.shell(
+            #""$0" exec "$1" --author me $'INSERT INTO article(title) VALUES (\'\xff\')'"#)
+        expect(
+            run,
+            error: "tidings exec: word 5 of the command line is not valid UTF-8: convert it first\n"
+                + "See `tidings exec --help`.\n", code: 2)
+        expect(try await fixture.run("log", "--count"), output: "1\n")
+    }
+}
