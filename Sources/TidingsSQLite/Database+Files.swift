@@ -16,6 +16,9 @@ extension Database {
             throw SQLiteError(.cannotOpen, "cannot open \(path): \(parent) is not a directory")
         }
         guard let fileMode = mode(of: path) else {
+            guard unsafe Glibc.access(parent, X_OK) == 0 else {
+                throw SQLiteError(.cannotOpen, "cannot open \(path): no permission to enter \(parent)")
+            }
             guard access == .create else {
                 throw SQLiteError(.cannotOpen, "there is no file \(path): check the path, or ask for it to be created")
             }

@@ -73,7 +73,10 @@ public final class Database {
         case .create: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
         }
         var opened: OpaquePointer?
-        let code = unsafe sqlite3_open_v2(path, &opened, flags, nil)
+        // Debian's library reads `file:…` as a URI even unasked, whose parameters can turn locks off. A path is a path.
+        // [URI filenames](https://www.sqlite.org/uri.html)
+        let name = path.hasPrefix("file:") ? "./\(path)" : path
+        let code = unsafe sqlite3_open_v2(name, &opened, flags, nil)
         guard code == SQLITE_OK, let connection = unsafe opened else {
             let message = unsafe opened.map { unsafe String(cString: sqlite3_errmsg($0)) } ?? "out of memory"
             unsafe sqlite3_close_v2(opened)

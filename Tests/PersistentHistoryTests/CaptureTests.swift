@@ -509,6 +509,19 @@ struct CaptureTests {
         #expect(try await temporary.latestChanges().map(Self.short) == ["insert t{id=3} - {id=3 v=3}"])
     }
 
+    @Test("a tracked table cannot be renamed away from its history unnoticed")
+    func renamedTable() async throws {
+        let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+        await #expect(throws: (any Error).self) {
+            try await temporary.write("ALTER TABLE t RENAME TO t2; INSERT INTO t2 VALUES (1, 1)")
+        }
+        #expect(try await temporary.write("INSERT INTO t VALUES (1, 1)")?.sequence == 2)
+        try await temporary.store.untrack(["t"])
+        try await temporary.write("ALTER TABLE t RENAME TO t2")
+        #expect(try await temporary.store.track(["t2"])?.sequence == 4)
+        #expect(try await temporary.write("UPDATE t2 SET v = 2")?.sequence == 5)
+    }
+
     @Test("a renamed redacted column is refused, and by somebody else ends the tracking with a visible break")
     func renamedRedactedColumn() async throws {
         let options = TrackingOptions(redactedColumns: ["secret"])

@@ -77,4 +77,13 @@ struct PermissionTests {
             error?.message
                 == "cannot create \(directory.file("new.db")): no permission to write in \(directory.path)")
     }
+
+    @Test("a file in a directory that may not be entered is not said to be missing", .timeLimit(.minutes(1)))
+    func closedDirectory() async throws {
+        try setMode(0o600, of: directory.path)
+        let error = try await Unprivileged().failure(toOpen: path, .readOnly)
+        try setMode(0o755, of: directory.path)
+        #expect(error?.code == .cannotOpen)
+        #expect(error?.message == "cannot open \(path): no permission to enter \(directory.path)")
+    }
 }

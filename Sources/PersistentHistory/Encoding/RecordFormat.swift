@@ -36,6 +36,9 @@ enum RecordFormat {
     /// How many chunks a transaction can have: the chunk's number shares an INTEGER PRIMARY KEY with the sequence.
     static let chunkBits: Int64 = 20
 
+    /// The largest sequence that leaves room for the chunk's number; beyond the reach of any real store.
+    static let lastSequence: Int64 = .max >> chunkBits
+
     /// The key in `history_chunk` of one chunk of a transaction; chunks count from 1.
     static func chunkKey(sequence: Int64, chunk: Int64) -> Int64 { sequence << chunkBits | chunk }
 }

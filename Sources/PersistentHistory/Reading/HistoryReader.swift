@@ -43,33 +43,37 @@ actor HistoryReader {
         database = nil
     }
 
-    /// Runs `body` in one read transaction: all that it reads is of one moment.
+    /// Runs `body` in one read transaction: all that it reads is of one moment. SQLite's errors get the store's words.
     func read<R: Sendable>(_ body: (Database, StoreState) throws -> R) throws -> R {
+        do {
+            return try transaction(body)
+        } catch let error as SQLiteError {
+            throw HistoryError(error, while: "reading history", path: path)
+        }
+    }
+
+    /// Runs a user's closure in one read transaction. What it throws stays as it is.
+    func run<R: Sendable>(_ body: @Sendable (Database) throws -> R) throws -> R {
+        try transaction { database, _ in try body(database) }
+    }
+
+    private func transaction<R: Sendable>(_ body: (Database, StoreState) throws -> R) throws -> R {
         guard let database else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
         return try database.transaction(.deferred) {
             try body(database, try StoreState.read(database))
         }
     }
 
-    /// Runs a user's closure in one read transaction.
-    func run<R: Sendable>(_ body: @Sendable (Database) throws -> R) throws -> R {
-        try read { database, _ in try body(database) }
-    }
-
     // MARK: Pages
 
     /// Reads the next page. `cursor` is nil for the first one.
     func page(_ request: HistoryRequest, _ content: PageContent, after cursor: PageCursor?) throws -> HistoryPage {
-        do {
-            return try read { database, state in
-                let cursor = try cursor?.resumed(state, database) ?? PageCursor.first(of: request, state, database)
-                guard !cursor.isAtEnd else { return HistoryPage(transactions: [], cursor: cursor) }
-                var builder = try PageBuilder(
-                    storeID: state.storeID, layouts: layouts(database), request: request, content: content)
-                return try fill(&builder, cursor, state, database)
-            }
-        } catch let error as SQLiteError {
-            throw HistoryError(error, while: "reading history", path: path)
+        try read { database, state in
+            let cursor = try cursor?.resumed(state, database) ?? PageCursor.first(of: request, state, database)
+            guard !cursor.isAtEnd else { return HistoryPage(transactions: [], cursor: cursor) }
+            var builder = try PageBuilder(
+                storeID: state.storeID, layouts: layouts(database), request: request, content: content)
+            return try fill(&builder, cursor, state, database)
         }
     }
 
@@ -86,6 +90,7 @@ actor HistoryReader {
                 try query.bind(to: statement)
                 while try statement.step() {
                     let sequence = statement.row.int64(at: 0)
+                    if query.meetsEveryTransaction { try next.expect(sequence, path) }
                     let nonce = UInt64(bitPattern: statement.row.int64(at: 1))
                     try add(statement.row, sequence, nonce, to: &builder, state, database)
                     next.advance(past: sequence, nonce)
@@ -122,7 +127,14 @@ actor HistoryReader {
         if builder.content == .transactions {
             builder.append(header, changes: UnsafeRawBufferPointer(start: nil, count: 0))
         } else {
-            row.withBytes(at: 9) { builder.append(header, changes: $0) }
+            try row.withBytes(at: 9) { bytes throws(HistoryError) in
+                // The version at least is always there.
+                guard !bytes.isEmpty else {
+                    throw HistoryError(
+                        .damagedHistory, "\(path): the changes of transaction \(sequence) are gone: restore a backup")
+                }
+                builder.append(header, changes: bytes)
+            }
         }
     }
 

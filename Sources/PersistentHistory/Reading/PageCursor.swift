@@ -62,13 +62,22 @@ struct PageCursor: Sendable {
         return try token(at: first - 1, state, database)
     }
 
+    /// Proves that a transaction follows the one looked at before: a hole must never pass for the history.
+    func expect(_ sequence: Int64, _ path: String) throws(HistoryError) {
+        let expected = order == .oldestFirst ? position.sequence + 1 : nextDown
+        guard sequence == expected else { throw Self.missing(expected, path) }
+    }
+
+    private static func missing(_ sequence: Int64, _ path: String) -> HistoryError {
+        HistoryError(
+            .damagedHistory, "\(path): transaction \(sequence) is missing between others: restore a backup")
+    }
+
     private static func token(at sequence: Int64, _ state: StoreState, _ database: Database) throws -> HistoryToken {
         if sequence <= state.purgedSequence { return state.mark }
         let sql = "SELECT nonce FROM history_transaction WHERE sequence = ?"
         guard let nonce = try database.first(sql, sequence, as: Int64.self) else {
-            throw HistoryError(
-                .damagedHistory, "\(database.path): transaction \(sequence) is missing between others: restore a backup"
-            )
+            throw missing(sequence, database.path)
         }
         return state.token(sequence, UInt64(bitPattern: nonce))
     }

@@ -4,6 +4,8 @@ internal import TidingsSQLite
 /// The SQL of a page: the window of sequences, and every filter that SQLite can decide without decoding.
 struct PageQuery {
     let sql: String
+    /// True where SQLite leaves no transaction of the window out, so that each follows the one before.
+    let meetsEveryTransaction: Bool
     private let values: [SQLiteValue]
 
     init(_ request: HistoryRequest, _ window: ClosedRange<Int64>, content: PageContent) throws {
@@ -38,6 +40,8 @@ struct PageQuery {
         }
         if let since = request.since { add("time >= ?", [.integer(since.microsecondsSince1970)]) }
         if let before = request.before { add("time < ?", [.integer(before.microsecondsSince1970)]) }
+
+        meetsEveryTransaction = clauses.count == 1
 
         // The encoded changes come last, so that SQLite reads a large row's further pages only where they are asked for.
         let columns = "sequence, nonce, time, author, context, origin, entities, change_count, chunk_count, changes"

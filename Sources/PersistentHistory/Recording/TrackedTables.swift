@@ -7,9 +7,13 @@ struct TrackedTables {
         var layout: HistoryLayout
         /// nil while the table does not exist.
         var plan: CapturePlan?
+        /// Where the table's rows begin in the file, which a rename leaves as it is.
+        var rootPage: Int64?
     }
 
     private var entries: [Entry] = []
+    /// The user's tables, tracked or not, as they were at the last look.
+    private var knownTables: Set<String> = []
     private var plans: [CapturePlan] = []
     /// The plan of the row before, which most often is the next one's too.
     private var last: CapturePlan?
@@ -42,6 +46,7 @@ struct TrackedTables {
     ///   an error that takes the change back; done by somebody else, it ends the tracking with a break that all can see.
     mutating func reload(_ database: Database, isOwnChange: Bool, record: Record) throws {
         let missing = Set(entries.filter { $0.plan == nil }.map(\.layout.entityID))
+        if isOwnChange { try refuseRenames(database) }
         entries = []
         for layout in try LayoutStore.readCurrent(database) {
             guard let table = try TableInspector.describe(layout.entity, database) else {
@@ -62,6 +67,21 @@ struct TrackedTables {
                 try Self.entry(layout, table, wasMissing: missing.contains(layout.entityID), database, record))
         }
         index()
+        knownTables = Set(try TableInspector.userTables(database))
+    }
+
+    /// A renamed table would go on unrecorded: a rename is refused rather than taken for a drop.
+    private func refuseRenames(_ database: Database) throws {
+        let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND rootpage = ?"
+        for entry in entries {
+            guard let rootPage = entry.rootPage, let name = try database.first(sql, rootPage, as: String.self),
+                name.lowercased() != entry.layout.entity.lowercased(), !knownTables.contains(name)
+            else { continue }
+            throw HistoryError(
+                .untrackable,
+                "table \(entry.layout.entity) is tracked and cannot be renamed to \(name): untrack it, rename it, track it anew"
+            )
+        }
     }
 
     /// The layout's options, as far as they name columns that the table still has.
@@ -99,7 +119,9 @@ struct TrackedTables {
             record(wasMissing ? .rebuild : .alter, current, "")
         }
         let defaults = try CapturePlan.defaults(of: table)
-        return Entry(layout: current, plan: try CapturePlan(layout: current, table: table, defaults: defaults))
+        let plan = try CapturePlan(layout: current, table: table, defaults: defaults)
+        let sql = "SELECT rootpage FROM sqlite_schema WHERE type = 'table' AND name = ?"
+        return Entry(layout: current, plan: plan, rootPage: try database.first(sql, table.name, as: Int64.self))
     }
 
     /// Ends the tracking of tables that do not exist at the end of the transaction.

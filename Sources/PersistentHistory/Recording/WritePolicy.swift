@@ -43,11 +43,29 @@ enum WritePolicy {
         guard let file else {
             return .deny(reason: "ATTACH needs the file's name as a literal here, so that it can be checked")
         }
+        guard !file.hasPrefix("file:") else {
+            return .deny(reason: "ATTACH takes a path here and no URI, so that the file can be checked")
+        }
         guard !file.isEmpty, file != ":memory:", Database.exists(file) else { return .allow }
-        guard let other = try? Database(path: file, options: OpenOptions(access: .readOnly)),
-            (try? HistorySchema.exists(other)) == true
-        else { return .allow }
+        do {
+            guard try isStore(file) else { return .allow }
+        } catch let error as SQLiteError where error.code == .notADatabase {
+            // SQLite refuses it in its own words.
+            return .allow
+        } catch {
+            return .deny(reason: "\(file) cannot be checked for being a Tidings store, and so is not attached")
+        }
         return .deny(
             reason: "\(file) is a Tidings store: attached here its changes would not be recorded; open it by itself")
+    }
+
+    private static func isStore(_ file: String) throws -> Bool {
+        do {
+            return try HistorySchema.exists(Database(path: file, options: OpenOptions(access: .readOnly)))
+        } catch let error as SQLiteError where error.code == .unavailable {
+            // Its log is missing, as the sqlite3 shell leaves it. ATTACH would make a new one, and so may this.
+            let options = OpenOptions(access: .readWrite, usesWriteAheadLog: false)
+            return try HistorySchema.exists(Database(path: file, options: options))
+        }
     }
 }

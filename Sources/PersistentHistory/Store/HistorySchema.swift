@@ -125,7 +125,10 @@ enum HistorySchema {
                 "\(database.path) is a database but not a Tidings store: run `tidings init` on it, or open it with create: true"
             )
         }
-        let found = try database.first("SELECT format FROM history_store WHERE id = 1", as: Int64.self) ?? 0
+        guard let found = try database.first("SELECT format FROM history_store WHERE id = 1", as: Int64.self) else {
+            throw HistoryError(
+                .damagedHistory, "\(database.path): history_store has no row: restore the file from a backup")
+        }
         guard found <= format else {
             throw HistoryError(
                 .unsupportedFormat,

@@ -31,7 +31,16 @@ struct StoreState: Sendable, Hashable {
             throw HistoryError(
                 .damagedHistory, "\(database.path): history_store has no row: restore the file from a backup")
         }
+        try checkRange(state.purgedSequence, database)
         return state
+    }
+
+    /// Everybody counts on from sequences: one that only damage explains would overflow there.
+    private static func checkRange(_ sequence: Int64, _ database: Database) throws(HistoryError) {
+        guard (0..<RecordFormat.lastSequence).contains(sequence) else {
+            throw HistoryError(
+                .damagedHistory, "\(database.path): \(sequence) cannot be a sequence: restore the file from a backup")
+        }
     }
 
     /// The newest transaction, or the purge mark where there is none.
@@ -41,7 +50,9 @@ struct StoreState: Sendable, Hashable {
             row -> HistoryToken in
             token(try row.get(0), UInt64(bitPattern: try row.get(1)))
         }
-        return rows.first ?? mark
+        let head = rows.first ?? mark
+        try Self.checkRange(head.sequence, database)
+        return head
     }
 
     /// Proves that `token` stands in this store's history and that nothing behind it was purged.

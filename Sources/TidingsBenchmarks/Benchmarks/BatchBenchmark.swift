@@ -37,9 +37,10 @@ struct BatchBenchmark {
     }
 
     /// Milliseconds of one transaction through the library.
-    private static func tracked(_ operation: RowOperation, _ store: HistoryStore, _ seed: UInt64) async throws -> Double {
+    private static func tracked(_ operation: RowOperation, _ store: HistoryStore, _ seed: UInt64) async throws -> Double
+    {
         let workload = ArticleWorkload(rows: rows, seed: seed)
-        return try await microseconds {
+        return try await awaitedMicroseconds {
             _ = try await store.writeRepeatedly(1, from: workload) { database, workload in
                 switch operation {
                 case .insert:

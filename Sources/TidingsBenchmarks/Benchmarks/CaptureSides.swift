@@ -104,5 +104,7 @@ actor RawSide {
     }
 
     /// The frames in the log of a database, since it was last emptied.
-    static func frames(_ path: String) -> Double { Double(max(0, ScratchDirectory.size(of: path + "-wal") - 32)) / 4120 }
+    static func frames(_ path: String) -> Double {
+        Double(max(0, ScratchDirectory.size(of: path + "-wal") - 32)) / 4120
+    }
 }

@@ -63,7 +63,7 @@ struct FetchBenchmark {
     /// Microseconds to read all pages and walk over every record and value.
     private static func walk(_ store: HistoryStore) async throws -> Double {
         var count = 0
-        let time = try await microseconds {
+        let time = try await awaitedMicroseconds {
             for try await page in store.pages() {
                 for transaction in page {
                     try transaction.changes.decode { change in if change.operation != .update { count += 1 } }
@@ -77,7 +77,7 @@ struct FetchBenchmark {
     /// Microseconds to read all pages and copy every value out.
     private static func decode(_ store: HistoryStore) async throws -> Double {
         var count = 0
-        let time = try await microseconds {
+        let time = try await awaitedMicroseconds {
             for try await page in store.pages() {
                 for transaction in page {
                     try transaction.changes.decode { change in count += change.decoded().key.count }

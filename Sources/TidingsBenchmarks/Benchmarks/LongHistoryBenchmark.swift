@@ -44,7 +44,7 @@ struct LongHistoryBenchmark {
     /// Microseconds to fetch the newest thousand, in the mean of a few times.
     private static func fetchNewest(_ store: HistoryStore) async throws -> Double {
         let times = 10
-        return try await microseconds {
+        return try await awaitedMicroseconds {
             for _ in 0..<times {
                 var count = 0
                 let request = HistoryRequest(limit: 1000, order: .newestFirst)

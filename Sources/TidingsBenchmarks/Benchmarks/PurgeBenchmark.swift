@@ -51,7 +51,7 @@ struct PurgeBenchmark {
         let writing = Task {
             try await connection.run { database in try Self.write(database, until: isStopped) }
         }
-        let time = try await microseconds { try await body(path) }
+        let time = try await awaitedMicroseconds { try await body(path) }
         isStopped.set()
         let latencies = try await writing.value
         await connection.close()

@@ -8,7 +8,7 @@ func microseconds(_ body: () throws -> Void) rethrows -> Double {
 }
 
 /// Microseconds that `body` takes, its waiting included.
-func microseconds(_ body: () async throws -> Void) async rethrows -> Double {
+func awaitedMicroseconds(_ body: () async throws -> Void) async rethrows -> Double {
     let start = MonotonicClock.nanoseconds
     try await body()
     return Double(MonotonicClock.nanoseconds - start) / 1000

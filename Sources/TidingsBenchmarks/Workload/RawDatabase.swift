@@ -20,7 +20,8 @@ final class RawDatabase {
                 usleep(UInt32.random(in: 100...500))
                 return attempt < 100_000 ? 1 : 0
             }, nil)
-        try Self.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = \(synchronous); PRAGMA foreign_keys = ON", handle)
+        try Self.execute(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = \(synchronous); PRAGMA foreign_keys = ON", handle)
         beginStatement = try Self.prepare("BEGIN IMMEDIATE", handle)
         commitStatement = try Self.prepare("COMMIT", handle)
         statements = [beginStatement, commitStatement]

@@ -79,6 +79,9 @@ enum ReadableText {
     static func plain(_ text: String) -> String { escaped(text[...], quote: false) }
 
     private static func escaped(_ text: some StringProtocol, quote: Bool) -> String {
+        // Most text is plain, and goes as it is.
+        let isPlain = text.utf8.allSatisfy { (0x20..<0x7F).contains($0) && !(quote && ($0 == 0x22 || $0 == 0x5C)) }
+        guard !isPlain else { return String(text) }
         var result = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
             switch scalar {
