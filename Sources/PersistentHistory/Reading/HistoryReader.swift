@@ -107,19 +107,18 @@ actor HistoryReader {
     ) throws {
         let summary = try builder.readSummary(row)
         if let filter = builder.filter {
-            guard filter.mayAccept(summary),
+            guard filter.mayAccept(builder.summary(summary)),
                 try filter.isDecidedBySummary || holdsMatch(row, sequence, builder, database)
             else {
-                builder.forget(summary.indices)
+                builder.forget(summary)
                 return
             }
         }
         // The version at least is always there.
-        if builder.content == .transactionsWithChanges, row.borrowedBytes(at: 9).isEmpty {
+        guard builder.append(row, sequence: sequence, nonce: nonce, summary: summary) else {
             throw HistoryError(
                 .damagedHistory, "\(path): the changes of transaction \(sequence) are gone: restore a backup")
         }
-        builder.append(row, sequence: sequence, nonce: nonce, summary: summary.indices)
     }
 
     /// Whether one of the transaction's changes passes the filter, in whichever part it is.

@@ -85,29 +85,33 @@ struct PageBuilder {
     var byteCount: Int { bytes.count }
 
     /// Reads what a transaction did to which entity; the entries stay with the page unless they are forgotten.
-    mutating func readSummary(_ row: Row) throws(HistoryError) -> ArraySlice<EntitySummary.Entry> {
+    mutating func readSummary(_ row: Row) throws(HistoryError) -> Range<Int> {
         let start = entries.count
         try EntitySummary.decode(row.borrowedBytes(at: 6), into: &entries)
-        return entries[start...]
+        return start..<entries.count
     }
+
+    /// The entries of a summary that was read.
+    func summary(_ positions: Range<Int>) -> ArraySlice<EntitySummary.Entry> { entries[positions] }
 
     mutating func forget(_ summary: Range<Int>) { entries.removeSubrange(summary) }
 
-    /// Adds the transaction of a row whose summary was read.
-    mutating func append(_ row: Row, sequence: Int64, nonce: UInt64, summary: Range<Int>) {
+    /// Adds the transaction of a row whose summary was read. False where its changes are gone, which are never none.
+    mutating func append(_ row: Row, sequence: Int64, nonce: UInt64, summary: Range<Int>) -> Bool {
         let start = bytes.count
         let hasChanges = content == .transactionsWithChanges
         if hasChanges { bytes.append(contentsOf: row.borrowedBytes(at: 9)) }
-        let context = row.borrowedBytes(at: 4)
-        let isNamed = !context.isEmpty || row.storageClass(at: 4) != .null
+        guard !hasChanges || bytes.count > start else { return false }
+        let isNamed = row.storageClass(at: 4) != .null
         records.append(
             PageTable.Record(
                 sequence: sequence, nonce: nonce, microseconds: row.int64(at: 2),
                 author: authors.position(of: row.borrowedBytes(at: 3), in: &texts),
-                contextName: isNamed ? contextNames.position(of: context, in: &texts) : nil,
+                contextName: isNamed ? contextNames.position(of: row.borrowedBytes(at: 4), in: &texts) : nil,
                 origin: origins.position(of: row.borrowedBytes(at: 5), in: &texts),
                 changeCount: Int(row.int64(at: 7)), chunkCount: hasChanges ? row.int64(at: 8) : 0,
                 entries: summary, changes: start..<bytes.count))
+        return true
     }
 
     func finish(source: HistoryReader) -> [HistoryTransaction] {
