@@ -49,6 +49,15 @@ public struct Row {
         return try unsafe body(UnsafeRawBufferPointer(start: start, count: count))
     }
 
+    /// The bytes of a text or blob, empty for NULL, without the cost of a closure: valid until the next step, and as
+    /// long as the value is not read otherwise.
+    @unsafe
+    package func borrowedBytes(at index: Int) -> UnsafeRawBufferPointer {
+        // The length first: it settles the encoding. Then the bytes as they are.
+        let count = Int(unsafe sqlite3_column_bytes(statement.handle, Int32(index)))
+        return unsafe UnsafeRawBufferPointer(start: sqlite3_column_blob(statement.handle, Int32(index)), count: count)
+    }
+
     /// The value, copied.
     public func value(at index: Int) -> SQLiteValue {
         switch storageClass(at: index) {

@@ -64,6 +64,7 @@ final class HistoryLayout: Sendable {
     let keyColumns: [Int]
     /// Positions of the columns that a delete records: the key and the preserved ones.
     let tombstoneColumns: [Int]
+    let isKey: [Bool]
     let isRedacted: [Bool]
 
     init(id: Int64, entityID: Int64, entity: String, definition: Definition) {
@@ -79,6 +80,7 @@ final class HistoryLayout: Sendable {
         tombstoneColumns = columns.indices.filter {
             columns[$0].keyPosition > 0 || preserved?.contains(columns[$0].name) ?? true
         }
+        isKey = columns.map { $0.keyPosition > 0 }
         isRedacted = columns.map { definition.options.redactedColumns.contains($0.name) }
     }
 

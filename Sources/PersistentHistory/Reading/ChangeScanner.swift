@@ -4,7 +4,20 @@ internal import TidingsSQLite
 final class LayoutTable: Sendable {
     let layouts: [Int64: HistoryLayout]
 
-    init(_ layouts: [Int64: HistoryLayout]) { self.layouts = layouts }
+    /// The layouts with small numbers, which are nearly all, by their number.
+    private let numbered: [HistoryLayout?]
+
+    init(_ layouts: [Int64: HistoryLayout]) {
+        self.layouts = layouts
+        let last = layouts.keys.filter { (0..<4096).contains($0) }.max() ?? -1
+        numbered = (0..<last + 1).map { layouts[$0] }
+    }
+
+    /// The layout that a record names.
+    @inline(__always)
+    subscript(number: UInt64) -> HistoryLayout? {
+        number < UInt64(numbered.count) ? numbered[Int(number)] : layouts[Int64(bitPattern: number)]
+    }
 
     /// Every layout that an entity of that name has or had; several entities where a name was used again.
     func entityIDs(named name: String) -> Set<Int64> {
@@ -50,7 +63,7 @@ struct ChangeScanner {
     @inline(__always)
     private mutating func layout(number: UInt64, _ table: LayoutTable) throws(HistoryError) -> HistoryLayout {
         if let lastLayout, UInt64(bitPattern: lastLayout.id) == number { return lastLayout }
-        guard let found = table.layouts[Int64(bitPattern: number)] else {
+        guard let found = table[number] else {
             throw HistoryError(.damagedHistory, "damaged history: layout \(number) does not exist")
         }
         lastLayout = found
@@ -71,7 +84,7 @@ struct ChangeScanner {
             for _ in 0..<layout.keyColumns.count { try reader.skipValue() }
             let map = try changedColumns(layout, in: bytes, &reader)
             for column in 0..<layout.columnNames.count where map.contains(column) {
-                if layout.definition.columns[column].keyPosition == 0 { try reader.skipValue() }
+                if !layout.isKey[column] { try reader.skipValue() }
                 try reader.skipValue()
             }
         case .fullUpdate:
@@ -93,7 +106,9 @@ struct ChangeScanner {
         let count = layout.columnNames.count
         try reader.skip((count + 7) / 8)
         let map = ColumnMap(bytes: UnsafeRawBufferPointer(rebasing: bytes[start..<reader.position]))
-        let isEmpty = map.bytes.allSatisfy { $0 == 0 }
+        var union: UInt8 = 0
+        for byte in map.bytes { union |= byte }
+        let isEmpty = union == 0
         let excess = count % 8 == 0 ? 0 : (map.bytes.last ?? 0) >> UInt8(count % 8)
         guard !isEmpty, excess == 0 else {
             throw HistoryError(.damagedHistory, "damaged history: the map of changed columns is not one")

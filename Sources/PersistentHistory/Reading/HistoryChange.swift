@@ -102,15 +102,21 @@ extension DecodedChange {
     struct Builder {
         let layout: HistoryLayout
         let operation: HistoryChange.Operation
-        private var old: [Int: SQLiteValue] = [:]
-        private var new: [Int: SQLiteValue] = [:]
+        /// By column; nil where the record has no such value.
+        private var old: [SQLiteValue?]
+        private var new: [SQLiteValue?]
+        /// In ascending order, like the columns of a record.
         private var changed: [Int] = []
-        private var redacted: Set<Int> = []
+        private var redacted: [Int] = []
         private var isFullImage = false
 
         init(layout: HistoryLayout, operation: HistoryChange.Operation) {
             self.layout = layout
             self.operation = operation
+            let count = layout.columnNames.count
+            // The side that an operation does not have stays empty.
+            old = operation == .insert ? [] : Array(repeating: nil, count: count)
+            new = operation == .delete ? [] : Array(repeating: nil, count: count)
         }
 
         mutating func read(
@@ -126,7 +132,7 @@ extension DecodedChange {
                 let map = try ChangeScanner.changedColumns(layout, in: bytes, &reader)
                 for column in layout.columnNames.indices where map.contains(column) {
                     changed.append(column)
-                    if layout.definition.columns[column].keyPosition == 0 {
+                    if !layout.isKey[column] {
                         old[column] = try value(of: column, &reader)
                     }
                     new[column] = try value(of: column, &reader)
@@ -146,7 +152,7 @@ extension DecodedChange {
 
         private mutating func value(of column: Int, _ reader: inout RecordReader) throws(HistoryError) -> SQLiteValue? {
             guard let value = try reader.value() else {
-                redacted.insert(column)
+                redacted.append(column)
                 return nil
             }
             return value
@@ -155,26 +161,43 @@ extension DecodedChange {
         func finish() -> DecodedChange {
             let keyColumns = layout.keyColumns
             let isRenamed = operation == .update && keyColumns.contains { new[$0] != nil }
-            let source = operation == .insert ? new : old
+            let names = layout.columnNames
             // The old values of an update's key are its identity; they are "before" only where the key changed.
-            let before = isFullImage || operation == .delete ? Array(layout.columnNames.indices) : changed
+            let isWholeBefore = isFullImage || operation == .delete
             return DecodedChange(
                 entity: layout.entity,
                 operation: operation,
-                key: pick(keyColumns) { source[$0] },
-                newKey: isRenamed ? pick(keyColumns) { new[$0] ?? old[$0] } : nil,
-                changed: changed.map { layout.columnNames[$0] },
-                redacted: redacted.sorted().map { layout.columnNames[$0] },
-                before: operation == .insert ? nil : pick(before) { old[$0] },
-                after: operation == .delete ? nil : pick(Array(layout.columnNames.indices)) { new[$0] })
+                key: pick(keyColumns, operation == .insert ? new : old),
+                newKey: isRenamed ? renamedKey() : nil,
+                changed: changed.map { names[$0] },
+                redacted: redacted.isEmpty ? [] : Set(redacted).sorted().map { names[$0] },
+                before: operation == .insert ? nil : isWholeBefore ? all(old) : pick(changed, old),
+                after: operation == .delete ? nil : operation == .insert ? all(new) : pick(changed, new))
+        }
+
+        /// The key after an update of it: the parts that changed, and the ones that stayed.
+        private func renamedKey() -> HistoryValues {
+            var row = old
+            for column in layout.keyColumns { row[column] = new[column] ?? old[column] }
+            return pick(layout.keyColumns, row)
+        }
+
+        /// Every value that is there.
+        private func all(_ row: [SQLiteValue?]) -> HistoryValues {
+            if redacted.isEmpty, row.allSatisfy({ $0 != nil }) {
+                return HistoryValues(columns: layout.columnNames, values: row.compactMap { $0 })
+            }
+            return pick(row.indices, row)
         }
 
         /// The values that are there, of the columns asked for.
-        private func pick(_ columns: [Int], _ value: (Int) -> SQLiteValue?) -> HistoryValues {
+        private func pick(_ columns: some Collection<Int>, _ row: [SQLiteValue?]) -> HistoryValues {
             var names: [String] = []
             var values: [SQLiteValue] = []
+            names.reserveCapacity(columns.count)
+            values.reserveCapacity(columns.count)
             for column in columns {
-                guard let value = value(column) else { continue }
+                guard let value = row[column] else { continue }
                 names.append(layout.columnNames[column])
                 values.append(value)
             }

@@ -210,8 +210,8 @@ struct ChangeFilter: Sendable {
     let changedColumns: Set<String>?
 
     /// Whether a transaction may hold a change that passes, as far as its summary tells.
-    func mayAccept(_ summary: EntitySummary) -> Bool {
-        summary.entries.contains { entry in
+    func mayAccept(_ summary: ArraySlice<EntitySummary.Entry>) -> Bool {
+        summary.contains { entry in
             if let entityIDs, !entityIDs.contains(entry.entityID) { return false }
             if let operations, entry.operations.isDisjoint(with: operations) { return false }
             if changedColumns != nil, !entry.operations.contains(.update) { return false }

@@ -7,9 +7,6 @@ actor HistoryReader {
     private let path: String
     private var database: Database?
     private var table = LayoutTable([:])
-    private var authors = InternedText()
-    private var origins = InternedText()
-    private var contextNames = InternedText()
 
     /// The most rows that one read transaction looks at, so that a checkpoint never waits long for it.
     private static let scanLimit: Int64 = 20_000
@@ -72,7 +69,7 @@ actor HistoryReader {
             let cursor = try cursor?.resumed(state, database) ?? PageCursor.first(of: request, state, database)
             guard !cursor.isAtEnd else { return HistoryPage(transactions: [], cursor: cursor) }
             var builder = try PageBuilder(
-                storeID: state.storeID, layouts: layouts(database), request: request, content: content)
+                state: state, layouts: layouts(database), request: request, content: content)
             return try fill(&builder, cursor, state, database)
         }
     }
@@ -88,11 +85,12 @@ actor HistoryReader {
         if !isFull {
             try database.withStatement(query.sql) { statement in
                 try query.bind(to: statement)
+                let row = statement.row
                 while try statement.step() {
-                    let sequence = statement.row.int64(at: 0)
+                    let sequence = row.int64(at: 0)
                     if query.meetsEveryTransaction { try next.expect(sequence, path) }
-                    let nonce = UInt64(bitPattern: statement.row.int64(at: 1))
-                    try add(statement.row, sequence, nonce, to: &builder, state, database)
+                    let nonce = UInt64(bitPattern: row.int64(at: 1))
+                    try add(row, sequence, nonce, to: &builder, database)
                     next.advance(past: sequence, nonce)
                     isFull = builder.count >= limit || builder.byteCount >= Self.pageBytes
                     if isFull { break }
@@ -105,36 +103,21 @@ actor HistoryReader {
     }
 
     private func add(
-        _ row: Row, _ sequence: Int64, _ nonce: UInt64, to builder: inout PageBuilder, _ state: StoreState,
-        _ database: Database
+        _ row: Row, _ sequence: Int64, _ nonce: UInt64, to builder: inout PageBuilder, _ database: Database
     ) throws {
-        let summary = try row.withBytes(at: 6) { bytes throws(HistoryError) in try EntitySummary(decoding: bytes) }
+        let summary = try builder.readSummary(row)
         if let filter = builder.filter {
-            guard filter.mayAccept(summary) else { return }
-            if !filter.isDecidedBySummary {
-                guard try holdsMatch(row, sequence, builder, database) else { return }
+            guard filter.mayAccept(builder.summary(summary)),
+                try filter.isDecidedBySummary || holdsMatch(row, sequence, builder, database)
+            else {
+                builder.forget(summary)
+                return
             }
         }
-        let header = PageBuilder.Header(
-            token: state.token(sequence, nonce),
-            microseconds: row.int64(at: 2),
-            author: row.withBytes(at: 3) { authors.string($0) },
-            contextName: row.storageClass(at: 4) == .null ? nil : row.withBytes(at: 4) { contextNames.string($0) },
-            origin: row.withBytes(at: 5) { origins.string($0) },
-            summary: summary,
-            changeCount: Int(row.int64(at: 7)),
-            chunkCount: row.int64(at: 8))
-        if builder.content == .transactions {
-            builder.append(header, changes: UnsafeRawBufferPointer(start: nil, count: 0))
-        } else {
-            try row.withBytes(at: 9) { bytes throws(HistoryError) in
-                // The version at least is always there.
-                guard !bytes.isEmpty else {
-                    throw HistoryError(
-                        .damagedHistory, "\(path): the changes of transaction \(sequence) are gone: restore a backup")
-                }
-                builder.append(header, changes: bytes)
-            }
+        // The version at least is always there.
+        guard builder.append(row, sequence: sequence, nonce: nonce, summary: summary) else {
+            throw HistoryError(
+                .damagedHistory, "\(path): the changes of transaction \(sequence) are gone: restore a backup")
         }
     }
 
@@ -144,7 +127,7 @@ actor HistoryReader {
     ) throws -> Bool {
         func scan(_ bytes: [UInt8], from start: Int) throws -> Bool {
             let context = ChangeContext(
-                bytes: bytes, storeID: builder.storeID, layouts: table, filter: builder.filter, source: nil)
+                bytes: bytes, storeID: builder.state.storeID, layouts: table, filter: builder.filter, source: nil)
             let changes = HistoryChanges(
                 context: context, range: start..<bytes.count, chunkCount: 0, sequence: sequence, nonce: 0)
             var iterator = changes.makeAsyncIterator()
@@ -203,17 +186,4 @@ enum PageContent: Sendable {
 struct HistoryPage: Sendable {
     let transactions: [HistoryTransaction]
     let cursor: PageCursor
-}
-
-/// Text that repeats from row to row: as long as the bytes are the same, so is the string.
-struct InternedText {
-    private var bytes: [UInt8] = []
-    private var text = ""
-
-    mutating func string(_ buffer: UnsafeRawBufferPointer) -> String {
-        if buffer.count == bytes.count, bytes.elementsEqual(buffer) { return text }
-        bytes = Array(buffer)
-        text = String(decoding: buffer, as: UTF8.self)
-        return text
-    }
 }

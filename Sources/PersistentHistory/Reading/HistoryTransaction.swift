@@ -3,37 +3,48 @@ internal import TidingsSQLite
 
 /// One committed transaction, as history keeps it.
 public struct HistoryTransaction: Sendable {
+    /// What the transaction shares with the others of its page.
+    let page: PageTable
+    let record: PageTable.Record
+
     /// Its place in the history.
-    public let token: HistoryToken
+    public var token: HistoryToken {
+        HistoryToken(
+            storeID: page.context.storeID, epoch: page.epoch, sequence: record.sequence, nonce: record.nonce)
+    }
     /// Who wrote. Never empty.
-    public let author: String
+    public var author: String { page.texts[record.author] }
     /// Which part of the author wrote, where it said so.
-    public let contextName: String?
+    public var contextName: String? { record.contextName.map { page.texts[$0] } }
     /// The process and instance that wrote.
-    public let origin: HistoryOrigin
+    public var origin: HistoryOrigin { HistoryOrigin(stored: page.texts[record.origin]) }
     /// The writer's clock at the commit, in microseconds since 1970. For people: it orders nothing.
-    public let microseconds: Int64
+    public var microseconds: Int64 { record.microseconds }
     /// The number of changes to objects, whatever a request filtered.
-    public let changeCount: Int
+    public var changeCount: Int { record.changeCount }
     /// The changes in order of execution; those that passed the request's filters.
-    public let changes: HistoryChanges
+    public var changes: HistoryChanges {
+        HistoryChanges(
+            context: page.context, range: record.changes, chunkCount: record.chunkCount, sequence: record.sequence,
+            nonce: record.nonce)
+    }
 
     /// What the transaction did to which entity.
-    let summary: EntitySummary
+    var summary: ArraySlice<EntitySummary.Entry> { page.entries[record.entries] }
 
     /// The writer's clock at the commit.
     public var time: Date { Date(microsecondsSince1970: microseconds) }
 
     /// The entities touched, by their newest names, in order of first appearance.
     public var entities: [String] {
-        summary.entries.compactMap { changes.context.layouts.name(ofEntity: $0.entityID) }
+        summary.compactMap { changes.context.layouts.name(ofEntity: $0.entityID) }
     }
 
     /// What happened to tracked tables themselves in this transaction, in order.
     ///
     /// - Throws: ``HistoryError`` where history is damaged, or was purged meanwhile (`tokenExpired`).
     public func schemaChanges() async throws -> [HistorySchemaChange] {
-        guard summary.entries.contains(where: { $0.operations.contains(.schema) }) else { return [] }
+        guard summary.contains(where: { $0.operations.contains(.schema) }) else { return [] }
         return try await changes.schemaChanges()
     }
 }
@@ -79,13 +90,12 @@ struct EntitySummary: Sendable, Hashable {
 
     init() {}
 
-    init(decoding bytes: UnsafeRawBufferPointer) throws(HistoryError) {
+    /// Appends the entries of a stored summary.
+    static func decode(_ bytes: UnsafeRawBufferPointer, into entries: inout [Entry]) throws(HistoryError) {
         var reader = RecordReader(bytes, from: 0, to: bytes.count)
         while !reader.isAtEnd {
-            let id = try reader.varint()
-            entries.append(
-                Entry(entityID: Int64(bitPattern: id), operations: RecordFormat.Operations(rawValue: try reader.byte()))
-            )
+            let id = Int64(bitPattern: try reader.varint())
+            entries.append(Entry(entityID: id, operations: RecordFormat.Operations(rawValue: try reader.byte())))
         }
     }
 

@@ -60,56 +60,65 @@ struct PageQuery {
 
 /// Collects the transactions of a page over one array of bytes.
 struct PageBuilder {
-    /// What is known of a transaction without its changes.
-    struct Header {
-        let token: HistoryToken
-        let microseconds: Int64
-        let author: String
-        let contextName: String?
-        let origin: String
-        let summary: EntitySummary
-        let changeCount: Int
-        let chunkCount: Int64
-    }
-
-    let storeID: UUID
+    let state: StoreState
     let layouts: LayoutTable
     let request: HistoryRequest
     let content: PageContent
     let filter: ChangeFilter?
     private var bytes: [UInt8] = []
-    private var headers: [(Header, Range<Int>)] = []
+    private var records: [PageTable.Record] = []
+    private var texts: [String] = []
+    private var entries: [EntitySummary.Entry] = []
+    private var authors = RepeatingText()
+    private var contextNames = RepeatingText()
+    private var origins = RepeatingText()
 
-    init(storeID: UUID, layouts: LayoutTable, request: HistoryRequest, content: PageContent) throws {
-        self.storeID = storeID
+    init(state: StoreState, layouts: LayoutTable, request: HistoryRequest, content: PageContent) throws {
+        self.state = state
         self.layouts = layouts
         self.request = request
         self.content = content
         filter = try Self.filter(request, layouts)
     }
 
-    var count: Int { headers.count }
+    var count: Int { records.count }
     var byteCount: Int { bytes.count }
 
-    mutating func append(_ header: Header, changes: UnsafeRawBufferPointer) {
+    /// Reads what a transaction did to which entity; the entries stay with the page unless they are forgotten.
+    mutating func readSummary(_ row: Row) throws(HistoryError) -> Range<Int> {
+        let start = entries.count
+        try EntitySummary.decode(row.borrowedBytes(at: 6), into: &entries)
+        return start..<entries.count
+    }
+
+    /// The entries of a summary that was read.
+    func summary(_ positions: Range<Int>) -> ArraySlice<EntitySummary.Entry> { entries[positions] }
+
+    mutating func forget(_ summary: Range<Int>) { entries.removeSubrange(summary) }
+
+    /// Adds the transaction of a row whose summary was read. False where its changes are gone, which are never none.
+    mutating func append(_ row: Row, sequence: Int64, nonce: UInt64, summary: Range<Int>) -> Bool {
         let start = bytes.count
-        bytes.append(contentsOf: changes)
-        headers.append((header, start..<bytes.count))
+        let hasChanges = content == .transactionsWithChanges
+        if hasChanges { bytes.append(contentsOf: row.borrowedBytes(at: 9)) }
+        guard !hasChanges || bytes.count > start else { return false }
+        let isNamed = row.storageClass(at: 4) != .null
+        records.append(
+            PageTable.Record(
+                sequence: sequence, nonce: nonce, microseconds: row.int64(at: 2),
+                author: authors.position(of: row.borrowedBytes(at: 3), in: &texts),
+                contextName: isNamed ? contextNames.position(of: row.borrowedBytes(at: 4), in: &texts) : nil,
+                origin: origins.position(of: row.borrowedBytes(at: 5), in: &texts),
+                changeCount: Int(row.int64(at: 7)), chunkCount: hasChanges ? row.int64(at: 8) : 0,
+                entries: summary, changes: start..<bytes.count))
+        return true
     }
 
     func finish(source: HistoryReader) -> [HistoryTransaction] {
-        let context = ChangeContext(bytes: bytes, storeID: storeID, layouts: layouts, filter: filter, source: source)
-        return headers.map { header, range in
-            HistoryTransaction(
-                token: header.token, author: header.author, contextName: header.contextName,
-                origin: HistoryOrigin(stored: header.origin), microseconds: header.microseconds,
-                changeCount: header.changeCount,
-                changes: HistoryChanges(
-                    context: context, range: range,
-                    chunkCount: content == .transactions ? 0 : header.chunkCount,
-                    sequence: header.token.sequence, nonce: header.token.nonce),
-                summary: header.summary)
-        }
+        let context = ChangeContext(
+            bytes: bytes, storeID: state.storeID, layouts: layouts, filter: filter, source: source)
+        let page = PageTable(context: context, epoch: state.epoch, texts: texts, entries: entries)
+        return records.map { HistoryTransaction(page: page, record: $0) }
     }
 
     private static func filter(_ request: HistoryRequest, _ layouts: LayoutTable) throws(HistoryError) -> ChangeFilter?
