@@ -24,6 +24,16 @@ final class ChangeContext: Sendable {
         return try result.get()
     }
 
+    /// The change that a record describes; nil for a record about a table itself, and for what the filter leaves out.
+    @inline(__always)
+    func change(_ record: RecordExtent) -> HistoryChange? {
+        guard !record.kind.isSchemaRecord else { return nil }
+        let change = HistoryChange(
+            context: self, layout: record.layout, kind: record.kind, body: record.body..<record.end)
+        if let filter, !filter.accepts(change) { return nil }
+        return change
+    }
+
     init(bytes: [UInt8], storeID: UUID, layouts: LayoutTable, filter: ChangeFilter?, source: HistoryReader?) {
         self.bytes = bytes
         self.storeID = storeID
@@ -66,8 +76,41 @@ public struct HistoryChanges: AsyncSequence, Sendable {
                 "transaction \(sequence) is too large to be decoded at once: iterate over its changes with for try await"
             )
         }
-        var iterator = makeAsyncIterator()
-        while let change = try iterator.nextInPart() { try body(change) }
+        try context.bytes.withUnsafeBytes { bytes in
+            var scanner = ChangeScanner()
+            var position = try versionEnd(bytes)
+            while position < range.upperBound {
+                let record: RecordExtent
+                do throws(HistoryError) {
+                    record = try scanner.record(in: bytes, at: position, to: range.upperBound, layouts: context.layouts)
+                } catch {
+                    throw located(error)
+                }
+                position = record.end
+                if let change = context.change(record) { try body(change) }
+            }
+        }
+    }
+
+    /// The offset behind the version with which the first part begins. An empty part has none: it belongs to a
+    /// transaction that was fetched without its changes.
+    @inline(__always)
+    func versionEnd(_ bytes: UnsafeRawBufferPointer) throws(HistoryError) -> Int {
+        guard !range.isEmpty else { return range.lowerBound }
+        let version = bytes[range.lowerBound]
+        guard version == RecordFormat.version else {
+            throw located(
+                HistoryError(
+                    .damagedHistory,
+                    "encoding version \(version) is not \(RecordFormat.version): a newer Tidings wrote it, or it is damaged"
+                ))
+        }
+        return range.lowerBound + 1
+    }
+
+    /// An error with the transaction that it was met in.
+    fileprivate func located(_ error: HistoryError) -> HistoryError {
+        HistoryError(error.code, "transaction \(sequence): \(error.message)")
     }
 
     /// All changes at once. Of a very large transaction that is a lot of memory: prefer iterating.
@@ -119,18 +162,17 @@ public struct HistoryChanges: AsyncSequence, Sendable {
 
         mutating func nextInPart() throws(HistoryError) -> HistoryChange? {
             while let record = try nextRecord() {
-                guard !record.kind.isSchemaRecord else { continue }
-                let change = HistoryChange(
-                    context: context, layout: record.layout, kind: record.kind, body: record.body..<record.end)
-                if let filter = context.filter, !filter.accepts(change) { continue }
-                return change
+                if let change = context.change(record) { return change }
             }
             return nil
         }
 
         /// The next record of the part that is in memory.
         mutating func nextRecord() throws(HistoryError) -> RecordExtent? {
-            if !hasReadVersion { try readVersion() }
+            if !hasReadVersion {
+                hasReadVersion = true
+                position = try context.scan { bytes throws(HistoryError) in try changes.versionEnd(bytes) }
+            }
             guard position < end else { return nil }
             do throws(HistoryError) {
                 let record = try context.scan { bytes throws(HistoryError) in
@@ -139,31 +181,12 @@ public struct HistoryChanges: AsyncSequence, Sendable {
                 position = record.end
                 return record
             } catch {
-                throw located(error)
+                throw changes.located(error)
             }
-        }
-
-        private mutating func readVersion() throws(HistoryError) {
-            hasReadVersion = true
-            // An empty range belongs to a transaction that was fetched without its changes.
-            guard position < end else { return }
-            let version = context.bytes[position]
-            guard version == RecordFormat.version else {
-                throw located(
-                    HistoryError(
-                        .damagedHistory,
-                        "encoding version \(version) is not \(RecordFormat.version): a newer Tidings wrote it, or it is damaged"
-                    ))
-            }
-            position += 1
         }
 
         /// Reads on as in a chunk, which has no version.
         mutating func skipVersion() { hasReadVersion = true }
-
-        private func located(_ error: HistoryError) -> HistoryError {
-            HistoryError(error.code, "transaction \(changes.sequence): \(error.message)")
-        }
 
         /// Reads the next chunk into memory; false where there is none.
         mutating func loadNextPart() async throws -> Bool {

@@ -7,6 +7,8 @@ actor HistoryReader {
     private let path: String
     private var database: Database?
     private var table = LayoutTable([:])
+    /// The size of the page before, from which the next one hardly differs.
+    private var latestPageBytes = 0
 
     /// The most rows that one read transaction looks at, so that a checkpoint never waits long for it.
     private static let scanLimit: Int64 = 20_000
@@ -69,7 +71,8 @@ actor HistoryReader {
             let cursor = try cursor?.resumed(state, database) ?? PageCursor.first(of: request, state, database)
             guard !cursor.isAtEnd else { return HistoryPage(transactions: [], cursor: cursor) }
             var builder = try PageBuilder(
-                state: state, layouts: layouts(database), request: request, content: content)
+                state: state, layouts: layouts(database), request: request, content: content,
+                expectedBytes: latestPageBytes)
             return try fill(&builder, cursor, state, database)
         }
     }
@@ -99,6 +102,7 @@ actor HistoryReader {
         }
         if !isFull { try next.finish(window, state, database) }
         next.deliver(builder.count)
+        latestPageBytes = min(builder.byteCount, Self.pageBytes)
         return HistoryPage(transactions: builder.finish(source: self), cursor: next)
     }
 

@@ -54,12 +54,13 @@ public struct HistoryRequest: Sendable {
     public var limit: Int?
     /// The order.
     public var order: Order
-    /// The most transactions in a page, each of which is one short read transaction.
+    /// The most transactions in a page, each of which is one short read transaction. A page ends earlier where its
+    /// changes pass a megabyte.
     public var pageSize: Int
 
     /// A request for everything after `start`, to be narrowed down by its properties.
     public init(
-        after start: Start = .beginning, limit: Int? = nil, order: Order = .oldestFirst, pageSize: Int = 1000
+        after start: Start = .beginning, limit: Int? = nil, order: Order = .oldestFirst, pageSize: Int = 4000
     ) {
         self.start = start
         self.limit = limit

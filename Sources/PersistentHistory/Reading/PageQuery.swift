@@ -73,12 +73,16 @@ struct PageBuilder {
     private var contextNames = RepeatingText()
     private var origins = RepeatingText()
 
-    init(state: StoreState, layouts: LayoutTable, request: HistoryRequest, content: PageContent) throws {
+    /// - Parameter expectedBytes: how large the page will probably be.
+    init(
+        state: StoreState, layouts: LayoutTable, request: HistoryRequest, content: PageContent, expectedBytes: Int
+    ) throws {
         self.state = state
         self.layouts = layouts
         self.request = request
         self.content = content
         filter = try Self.filter(request, layouts)
+        if content == .transactionsWithChanges { bytes.reserveCapacity(expectedBytes) }
     }
 
     var count: Int { records.count }
