@@ -55,7 +55,8 @@ public struct Row {
     package func borrowedBytes(at index: Int) -> UnsafeRawBufferPointer {
         // The length first: it settles the encoding. Then the bytes as they are.
         let count = Int(unsafe sqlite3_column_bytes(statement.handle, Int32(index)))
-        return unsafe UnsafeRawBufferPointer(start: sqlite3_column_blob(statement.handle, Int32(index)), count: count)
+        let start = unsafe sqlite3_column_blob(statement.handle, Int32(index))
+        return unsafe UnsafeRawBufferPointer(start: start, count: start == nil ? 0 : count)
     }
 
     /// The value, copied.
