@@ -27,7 +27,7 @@ struct BenchmarkOptions: Sendable {
           --json            print an array of {row, unit, median, floor, ratio, low, high, goal, verdict}
           --pairs N         pairs of each figure (31)
           --directory DIR   where files go (/dev/shm: no disk takes part)
-          --disk DIR        where files go of which every commit is synced (the current directory)
+          --disk DIR        where files go of which every commit is synced (the current directory; none: leave that out)
           --history N       transactions of the long history (1000000; with --quick 100000)
           --quick           less work, no million-row transactions
           --help            this text

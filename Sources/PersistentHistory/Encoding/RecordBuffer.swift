@@ -35,8 +35,9 @@ final class RecordBuffer {
 
     /// Forgets everything, and the memory of an unusually large transaction.
     func removeAll() {
-        rollBack(to: 0)
-        spill = nil
+        if spilledCount > 0 { rollBack(to: 0) }
+        count = 0
+        if spill != nil { spill = nil }
         guard capacity / 2 > spillThreshold, capacity > 65_536 else { return }
         base.deallocate()
         capacity = 4096

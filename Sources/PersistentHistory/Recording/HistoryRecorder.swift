@@ -8,10 +8,16 @@ internal import TidingsSQLite
 /// savepoints and failing statements take back is taken back here too.
 final class HistoryRecorder {
     /// Who writes the transaction that is about to be committed.
-    struct Writer: Equatable {
+    struct Writer {
         let author: String
         let contextName: String?
         let origin: HistoryOrigin
+
+        /// Field by field, without the copies that a comparison of optional writers makes.
+        @inline(__always)
+        func isSame(as other: borrowing Writer) -> Bool {
+            author == other.author && contextName == other.contextName && origin.description == other.origin.description
+        }
     }
 
     unowned let database: Database
@@ -70,6 +76,8 @@ final class HistoryRecorder {
 
     /// Takes the write lock and starts recording.
     func begin() throws {
+        // Once: each use of the reference is counted.
+        let database = database
         try database.begin(beginStatement)
         do {
             failure = nil
@@ -107,6 +115,7 @@ final class HistoryRecorder {
     ///
     /// Where it throws the transaction is still open: roll it back.
     func commit(_ writer: Writer) throws -> HistoryToken? {
+        let database = database
         // Where an error has ended the transaction, anything written now would commit by itself.
         guard !database.isAborted else { throw Database.abortedError }
         try settleBlob()
@@ -145,6 +154,7 @@ final class HistoryRecorder {
     }
 
     private func writeHistory(_ writer: Writer) throws -> HistoryToken {
+        let database = database
         let counts = database.keepCounts()
         defer { database.restore(counts) }
         let nonce = database.randomInt64()
@@ -163,7 +173,7 @@ final class HistoryRecorder {
             if chunk == 0 {
                 try insertStatement.bind(borrowedBlob: piece, at: 9)
                 try database.runInternally(insertStatement)
-                sequence = try settledSequence()
+                sequence = try settledSequence(database)
             } else {
                 guard chunk < 1 << RecordFormat.chunkBits else {
                     throw HistoryError(
@@ -180,7 +190,7 @@ final class HistoryRecorder {
 
     /// The bindings of a writer stay in the statement from one transaction to the next.
     private func bind(_ writer: Writer) throws {
-        guard writer != boundWriter else { return }
+        if let boundWriter, boundWriter.isSame(as: writer) { return }
         boundWriter = nil
         try insertStatement.bind(writer.author, at: 3)
         try writer.contextName.bind(to: insertStatement, at: 4)
@@ -189,7 +199,7 @@ final class HistoryRecorder {
     }
 
     /// The sequence that the row just inserted got: SQLite's next rowid, unless everything before was purged.
-    private func settledSequence() throws -> Int64 {
+    private func settledSequence(_ database: Database) throws -> Int64 {
         let assigned = database.lastInsertedRowID
         guard assigned <= state.purgedSequence else { return assigned }
         let sequence = state.purgedSequence + 1

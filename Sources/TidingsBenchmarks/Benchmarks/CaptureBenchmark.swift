@@ -47,7 +47,7 @@ struct CaptureBenchmark {
                     "µs", goal: isFull ? 1.15 : 1.10))
             if !isFull { measurements += try await work(operation, &tracked, raw, extra) }
         }
-        if options.disk != "none", synchronous == .normal { measurements.append(try await awaited(&tracked)) }
+        if synchronous == .normal { measurements.append(try await awaited(&tracked)) }
         await tracked.store.close()
         return measurements
     }
