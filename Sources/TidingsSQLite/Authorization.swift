@@ -10,6 +10,8 @@ package struct AuthorizedAction {
         case schemaChange
         /// BEGIN, COMMIT or ROLLBACK.
         case transaction
+        /// A schema change of a TEMP object.
+        case temporarySchemaChange
         case attach, detach, pragma
         case other
     }
@@ -41,6 +43,9 @@ package struct AuthorizedAction {
                 SQLITE_DROP_INDEX, SQLITE_DROP_TABLE, SQLITE_DROP_TRIGGER, SQLITE_DROP_VIEW, SQLITE_ALTER_TABLE,
                 SQLITE_CREATE_VTABLE, SQLITE_DROP_VTABLE:
                 .schemaChange
+            case SQLITE_CREATE_TEMP_TABLE, SQLITE_CREATE_TEMP_VIEW, SQLITE_CREATE_TEMP_TRIGGER,
+                SQLITE_CREATE_TEMP_INDEX:
+                .temporarySchemaChange
             default: .other
             }
     }

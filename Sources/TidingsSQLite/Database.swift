@@ -212,7 +212,9 @@ public final class Database {
     private func statement(_ sql: String) throws(SQLiteError) -> Statement {
         uses &+= 1
         // What the library has prepared for itself is not for users: the policy never saw it.
-        if let cached = cache[sql], !cached.isInUse, cached.isInternal == isInternal {
+        if let cached = cache[sql], cached.sql.utf8.elementsEqual(sql.utf8), !cached.isInUse,
+            cached.isInternal == isInternal
+        {
             cached.isInUse = true
             cached.lastUse = uses
             return cached
@@ -249,7 +251,7 @@ public final class Database {
     }
 
     private func executeScript(_ sql: String) throws(SQLiteError) {
-        if let cached = cache[sql], !cached.isInUse {
+        if let cached = cache[sql], cached.sql.utf8.elementsEqual(sql.utf8), !cached.isInUse {
             let statement = try statement(sql)
             defer { release(statement) }
             while try statement.step() {}

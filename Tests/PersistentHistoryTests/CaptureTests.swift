@@ -522,6 +522,64 @@ struct CaptureTests {
         #expect(try await temporary.write("UPDATE t2 SET v = 2")?.sequence == 5)
     }
 
+    @Test("a rolled-back DROP as the last thing in a transaction ends no tracking, and the next write is recorded")
+    func rolledBackDrop() async throws {
+        let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+        #expect(try await temporary.write("SAVEPOINT s; DROP TABLE t; ROLLBACK TO s") == nil)
+        #expect(
+            try await temporary.write("SAVEPOINT s; DROP TABLE t; ROLLBACK TO s; INSERT INTO t VALUES (1, 1)")?.sequence
+                == 2)
+        #expect(try await temporary.store.transaction(2)?.schemaChanges() == [])
+        struct Stop: Error {}
+        await #expect(throws: Stop.self) {
+            try await temporary.store.write { db in
+                try db.execute("DROP TABLE t")
+                throw Stop()
+            }
+        }
+        #expect(try await temporary.write("INSERT INTO t VALUES (2, 1)")?.sequence == 3)
+        #expect(try await temporary.store.transaction(3)?.schemaChanges() == [])
+    }
+
+    @Test("schema changes of others that a purge finds are recorded behind its mark")
+    func foreignChangeBeforePurge() async throws {
+        let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+        try await temporary.write("INSERT INTO t VALUES (1, 1)")
+        let other = try await SQLiteConnection.open(temporary.path)
+        try await other.run { try $0.execute("ALTER TABLE t ADD COLUMN x") }
+        await other.close()
+        #expect(try await temporary.store.deleteHistory(before: .sequence(100)) == 2)
+        #expect(try await temporary.sequences() == [3])
+        #expect(try await temporary.store.transaction(3)?.schemaChanges().map(\.kind) == [.alter])
+    }
+
+    @Test("TEMP objects cannot take the place of Tidings' own tables")
+    func temporaryHistoryTables() async throws {
+        let temporary = try await TemporaryStore(schema: Self.unique)
+        for sql in [
+            "CREATE TEMP TABLE history_transaction(a)", "CREATE TEMP VIEW history_capture AS SELECT 1",
+            "CREATE TEMP TABLE x(a); ALTER TABLE x RENAME TO history_store",
+        ] {
+            await #expect(throws: (any Error).self) { try await temporary.write(sql) }
+        }
+        #expect(try await temporary.write("INSERT INTO t VALUES (1, 'a', 1)")?.sequence == 2)
+        #expect(try await temporary.sequences() == [1, 2])
+    }
+
+    @Test(
+        "defaults of every legal form are understood",
+        arguments: [
+            ("TEXT DEFAULT \"new\"", SQLiteValue.text("new")), ("DEFAULT new", "new"), ("DEFAULT (1 -- c\n)", 1),
+            ("TEXT DEFAULT 7", "7"), ("DEFAULT -5", -5), ("REAL DEFAULT 2", 2.0),
+        ])
+    func defaultForms(definition: String, expected: SQLiteValue) async throws {
+        let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+        try await temporary.write("INSERT INTO t VALUES (1)")
+        try await temporary.write("ALTER TABLE t ADD COLUMN c \(definition)")
+        try await temporary.write("DELETE FROM t")
+        #expect(try await temporary.latestChanges().first?.before?["c"] == expected)
+    }
+
     @Test("a renamed redacted column is refused, and by somebody else ends the tracking with a visible break")
     func renamedRedactedColumn() async throws {
         let options = TrackingOptions(redactedColumns: ["secret"])

@@ -87,6 +87,9 @@ public struct HistoryError: Error, Sendable, CustomStringConvertible {
         case .notADatabase, .corrupt:
             code = .notADatabase
             remedy = "check the path, or restore the file from a backup"
+        case .unavailable:
+            code = .storeUnavailable
+            remedy = ""
         case .constraint:
             code = .constraint
             remedy = "nothing was written"

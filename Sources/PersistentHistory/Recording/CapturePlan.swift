@@ -42,7 +42,8 @@ final class CapturePlan {
         newRow = .allocate(capacity: count)
         oldRow.initialize(repeating: BorrowedValue(storageClass: 5))
         newRow.initialize(repeating: BorrowedValue(storageClass: 5))
-        let declared = Dictionary(uniqueKeysWithValues: table.columns.enumerated().map { ($1.name, $0) })
+        let declared = Dictionary(
+            table.columns.enumerated().map { ($1.name, $0) }, uniquingKeysWith: { first, _ in first })
         for index in 0..<count {
             let name = layout.columnNames[index]
             // The definition was made from this very table.
@@ -99,12 +100,24 @@ final class CapturePlan {
         var values: [String: SQLiteValue] = [:]
         for column in relevant {
             guard let expression = column.defaultExpression else { continue }
-            try scratch.execute("CREATE TABLE d(c \(column.type) DEFAULT (\(expression)), x)")
-            try scratch.execute("INSERT INTO d(x) VALUES (1)")
-            values[column.name] = try scratch.first("SELECT c FROM d", as: SQLiteValue.self) ?? .null
-            try scratch.execute("DROP TABLE d")
+            values[column.name] = value(of: expression, column.affinity, scratch)
         }
         return values
+    }
+
+    /// Evaluates a default as it stands, and in parentheses, which the schema does not keep. What is no constant cannot
+    /// have been added to rows that were there: it is of no account.
+    private static func value(of expression: String, _ affinity: Affinity, _ scratch: Database) -> SQLiteValue {
+        for form in [expression, "(\(expression)\n)"] {
+            guard
+                (try? scratch.execute(
+                    "DROP TABLE IF EXISTS d; CREATE TABLE d(c \(affinity.rawValue) DEFAULT \(form)\n, x)")) != nil,
+                (try? scratch.execute("INSERT INTO d(x) VALUES (1)")) != nil,
+                let value = try? scratch.first("SELECT c FROM d", as: SQLiteValue.self)
+            else { continue }
+            return value
+        }
+        return .null
     }
 
     /// The old value of a column as a reader of the table would have seen it.

@@ -27,12 +27,14 @@ extension HistoryRecorder {
             let result = try database.internally {
                 try database.hidingChanges { try purgeChunk(bound, count, audit, database) }
             }
-            // Nothing was recorded: a purge is no transaction of the history.
-            _ = try commit(Writer(author: audit.actor, contextName: nil, origin: HistoryOrigin()))
+            // Before the commit: what was found at the beginning is recorded behind the new mark.
             try refreshState()
+            // A purge is no transaction of the history; only what others did to the schema is recorded, if anything.
+            _ = try commit(Writer(author: audit.actor, contextName: nil, origin: HistoryOrigin()))
             return result
         } catch {
             rollBack()
+            forgetSchema()
             throw error
         }
     }

@@ -3,7 +3,11 @@ internal import TidingsSQLite
 extension HistoryRecorder {
     /// Tracks tables by name. All or none: the first that cannot be tracked stops everything.
     func track(_ names: [String], _ options: TrackingOptions) throws {
-        let tables = try names.map { try describe($0) }
+        var tables: [TableDescription] = []
+        for table in try names.map({ try describe($0) })
+        where !tables.contains(where: { TableInspector.isSameName($0.name, table.name) }) {
+            tables.append(table)
+        }
         let obstacles = tables.compactMap { TableInspector.obstacle(to: $0, options) }
         guard obstacles.isEmpty else {
             throw HistoryError(.untrackable, "cannot track: \(obstacles.joined(separator: "; "))")
@@ -14,7 +18,7 @@ extension HistoryRecorder {
 
     private func track(_ table: TableDescription, _ options: TrackingOptions) throws {
         let definition = TableInspector.definition(table, options)
-        if let current = tracking.layouts.first(where: { $0.entity == table.name }) {
+        if let current = tracking.layouts.first(where: { $0.entity.utf8.elementsEqual(table.name.utf8) }) {
             guard current.definition != definition else { return }
             record(.alter, try LayoutStore.add(definition, entity: table.name, entityID: current.entityID, database))
         } else {
@@ -26,7 +30,7 @@ extension HistoryRecorder {
     /// Untracks tables by name; those that are not tracked are an error.
     func untrack(_ names: [String]) throws {
         for name in names {
-            guard let layout = tracking.layouts.first(where: { $0.entity.lowercased() == name.lowercased() }) else {
+            guard let layout = tracking.layouts.first(where: { TableInspector.isSameName($0.entity, name) }) else {
                 throw HistoryError(.noSuchEntity, "table \(name) is not tracked: `tidings info` lists those that are")
             }
             try LayoutStore.retire(entityID: layout.entityID, database)

@@ -97,6 +97,7 @@ final class HistoryRecorder {
     /// Reads what another connection may have changed: the store's row, the tracked tables and their columns.
     private func refresh() throws {
         try HistorySchema.checkFormat(database)
+        try HistorySchema.checkTransactionTable(database)
         state = try StoreState.read(database)
         try tracking.reload(database, isOwnChange: false, record: record)
     }
@@ -118,6 +119,7 @@ final class HistoryRecorder {
         // Where an error has ended the transaction, anything written now would commit by itself.
         guard !database.isAborted else { throw Database.abortedError }
         try settleBlob()
+        try reloadAfterRollback()
         isRecording = false
         if tracking.hasMissing { try database.internally { try settleMissing() } }
         if let failure { throw failure }
@@ -134,7 +136,14 @@ final class HistoryRecorder {
         database.rollBack()
         recorded.removeAll()
         pendingBlob = nil
-        if hasChangedSchema { knownVersion = nil }
+        if hasChangedSchema { forgetSchema() }
+    }
+
+    /// What is known of the schema was taken back with the transaction: the next one looks anew.
+    func forgetSchema() {
+        knownVersion = nil
+        mustReload = false
+        tracking.forget()
     }
 
     private func settleMissing() throws {
@@ -166,6 +175,10 @@ final class HistoryRecorder {
                 try database.runInternally(insertStatement)
                 sequence = try settledSequence(database)
             } else {
+                guard chunk < 1 << RecordFormat.chunkBits else {
+                    throw HistoryError(
+                        .database, "the transaction's history has too many parts: raise the spill threshold")
+                }
                 try chunkStatement.bind(RecordFormat.chunkKey(sequence: sequence, chunk: chunk), at: 1)
                 try chunkStatement.bind(borrowedBlob: piece, at: 2)
                 try database.runInternally(chunkStatement)
@@ -238,16 +251,16 @@ final class HistoryRecorder {
         guard isRecording else { return }
         try settleBlob()
         if let failure { throw SQLiteError(.aborted, failure.message, sql: statement.sql) }
-        try reloadAfterRollback(statement)
+        try reloadAfterRollback()
     }
 
     func didRun(_ statement: Statement) throws(SQLiteError) {
         guard isRecording else { return }
-        if statement.changesSchema { try didChangeSchema(statement) }
+        if statement.changesSchema { try didChangeSchema(statement.sql) }
     }
 
     /// Reads the tables anew after DDL: what follows is recorded under the new layout.
-    private func didChangeSchema(_ statement: Statement) throws(SQLiteError) {
+    private func didChangeSchema(_ sql: String?) throws(SQLiteError) {
         hasChangedSchema = true
         do {
             try database.internally {
@@ -256,20 +269,20 @@ final class HistoryRecorder {
                     try tracking.reload(database, isOwnChange: true, record: record)
                 }
             }
-        } catch let error as SQLiteError {
-            throw error
         } catch {
+            // The closure may swallow what is thrown here; the transaction must fail all the same.
             let reason = error as? HistoryError ?? HistoryError(.database, "\(error)")
             failure = failure ?? reason
-            throw SQLiteError(.aborted, reason.message, sql: statement.sql)
+            throw SQLiteError(.aborted, reason.message, sql: sql)
         }
     }
 
     /// A ROLLBACK TO may have taken back DDL: what is known of the tables is read anew before the next statement.
-    private func reloadAfterRollback(_ statement: Statement) throws(SQLiteError) {
+    private func reloadAfterRollback() throws(SQLiteError) {
         guard mustReload else { return }
         mustReload = false
-        try didChangeSchema(statement)
+        tracking.forget()
+        try didChangeSchema(nil)
     }
 
     func didRollBackToSavepoint(_ number: Int) {
@@ -306,13 +319,20 @@ final class HistoryRecorder {
     /// Another blob is about to be written: the one before is complete.
     func willWrite(_ blob: Blob) throws(SQLiteError) {
         if pendingBlob?.blob !== blob { try settleBlob() }
+        if isRecording { try reloadAfterRollback() }
     }
 
     /// Completes the record of a blob that was written, before anything else happens.
     func settleBlob() throws(SQLiteError) {
         guard let pending = pendingBlob else { return }
         pendingBlob = nil
-        let bytes = try pending.blob.read(pending.blob.count)
+        let bytes: [UInt8]
+        do throws(SQLiteError) {
+            bytes = try pending.blob.read(pending.blob.count)
+        } catch {
+            failure = failure ?? HistoryError(error, while: "reading a written blob", path: database.path)
+            throw error
+        }
         let new: SQLiteValue
         if case .blob = pending.old { new = .blob(bytes) } else { new = SQLiteValue(textBytes: bytes) }
         guard new != pending.old else { return }

@@ -47,7 +47,8 @@ struct TrackedTables {
     mutating func reload(_ database: Database, isOwnChange: Bool, record: Record) throws {
         let missing = Set(entries.filter { $0.plan == nil }.map(\.layout.entityID))
         if isOwnChange { try refuseRenames(database) }
-        entries = []
+        // Taken over only when all is known: half a list would lose changes.
+        var entries: [Entry] = []
         for layout in try LayoutStore.readCurrent(database) {
             guard let table = try TableInspector.describe(layout.entity, database) else {
                 entries.append(Entry(layout: layout, plan: nil))
@@ -66,8 +67,16 @@ struct TrackedTables {
             entries.append(
                 try Self.entry(layout, table, wasMissing: missing.contains(layout.entityID), database, record))
         }
+        self.entries = entries
         index()
         knownTables = Set(try TableInspector.userTables(database))
+    }
+
+    /// Forgets what was known, where a rollback may have changed it.
+    mutating func forget() {
+        entries = []
+        knownTables = []
+        index()
     }
 
     /// A renamed table would go on unrecorded: a rename is refused rather than taken for a drop.

@@ -5,6 +5,7 @@ enum WritePolicy {
     /// Pragmas whose change would defeat the recording, or the file for others.
     private static let refusedPragmas: Set<String> = [
         "journal_mode", "locking_mode", "writable_schema", "schema_version", "encoding", "query_only", "busy_timeout",
+        "count_changes",
     ]
 
     static func decide(_ action: AuthorizedAction) -> AuthorizationDecision {
@@ -21,7 +22,7 @@ enum WritePolicy {
                 return .allow
             }
             return .deny(reason: "PRAGMA \(name) cannot be changed on a connection that records history")
-        case .insert, .update, .delete, .schemaChange:
+        case .insert, .update, .delete, .schemaChange, .temporarySchemaChange:
             return ownTables(action)
         case .detach, .other:
             return .allow
@@ -30,7 +31,8 @@ enum WritePolicy {
 
     /// The history's own tables are written by Tidings alone.
     private static func ownTables(_ action: AuthorizedAction) -> AuthorizationDecision {
-        let isMain = action.database?.lowercased() == "main"
+        // TEMP objects too: an unqualified name means the TEMP one first.
+        let isMain = ["main", "temp"].contains(action.database?.lowercased())
         let names = [action.first, action.second].compactMap { $0?.lowercased() }
         guard isMain, let name = names.first(where: { $0.hasPrefix("history_") }) else { return .allow }
         return .deny(

@@ -84,11 +84,24 @@ enum HistorySchema {
 
     /// Proves that nothing but Tidings' own tables has the reserved prefix: a RENAME shows its new name to nobody before.
     static func checkNames(_ database: Database) throws {
-        let sql = "SELECT name FROM sqlite_schema WHERE lower(name) GLOB 'history_*' ORDER BY name"
+        let sql = """
+            SELECT name FROM sqlite_schema WHERE lower(name) GLOB 'history_*'
+            UNION ALL SELECT 'temp.' || name FROM sqlite_temp_schema WHERE lower(name) GLOB 'history_*' ORDER BY 1
+            """
         let names = try database.query(sql) { row in try row.get(0, as: String.self) }
         guard let foreign = names.first(where: { !tables.contains("CREATE TABLE \($0)(") }) else { return }
         throw HistoryError(
             .untrackable, "\(foreign) has the prefix history_, which belongs to Tidings: choose another name")
+    }
+
+    /// Proves that no table of another program's stands in the place of the one that announces savepoints.
+    static func checkTransactionTable(_ database: Database) throws {
+        let name = HistoryRecorder.transactionTable
+        guard try database.first("SELECT count(*) FROM sqlite_schema WHERE lower(name) = ?", name, as: Int.self) == 0
+        else {
+            throw HistoryError(
+                .damagedHistory, "\(database.path) has a table \(name), a name that belongs to Tidings: drop it")
+        }
     }
 
     /// True where the database has been initialised as a store.

@@ -9,6 +9,7 @@ struct TableDescription {
         let defaultExpression: String?
         let isVirtual: Bool
         let isGenerated: Bool
+        let affinity: Affinity
         let isReal: Bool
         let mayHoldNumbers: Bool
     }
@@ -47,7 +48,7 @@ enum TableInspector {
             return TableDescription.Column(
                 name: try row.get(0), type: type, keyPosition: try row.get(2),
                 defaultExpression: try row.get(3), isVirtual: hidden == 2, isGenerated: hidden >= 2,
-                isReal: affinity == .real, mayHoldNumbers: affinity != .text)
+                affinity: affinity, isReal: affinity == .real, mayHoldNumbers: affinity != .text)
         }
         return TableDescription(
             name: table.name, isKeyed: table.isKeyed, columns: columns,
@@ -70,7 +71,20 @@ enum TableInspector {
             return "table \(table.name) has no declared primary key, and rowids are not stable: "
                 + "give it one (for example id INTEGER PRIMARY KEY), then track it"
         }
-        return optionObstacle(table, options) ?? generatedColumnObstacle(table) ?? keyOrderObstacle(table)
+        return nameObstacle(table) ?? optionObstacle(table, options) ?? generatedColumnObstacle(table)
+            ?? keyOrderObstacle(table)
+    }
+
+    /// SQLite tells names apart by their bytes, Swift's strings by what they mean to a reader.
+    private static func nameObstacle(_ table: TableDescription) -> String? {
+        guard Set(table.columns.map(\.name)).count < table.columns.count else { return nil }
+        return "two columns of table \(table.name) differ in the Unicode normal form of their names only: rename one"
+    }
+
+    /// Whether SQLite takes two names for one: the case of ASCII letters does not count, nothing else is folded.
+    static func isSameName(_ left: String, _ right: String) -> Bool {
+        func fold(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
+        return left.utf8.map(fold) == right.utf8.map(fold)
     }
 
     private static func optionObstacle(_ table: TableDescription, _ options: TrackingOptions) -> String? {
@@ -136,7 +150,7 @@ enum TableInspector {
 /// The affinity that a declared type gives to a column.
 ///
 /// [Determination of column affinity](https://www.sqlite.org/datatype3.html#determination_of_column_affinity)
-enum Affinity {
+enum Affinity: String {
     case integer, text, blob, real, numeric
 
     init(declaredType: String) {
