@@ -131,6 +131,22 @@ extension Database {
         let source = try internally { () throws(SQLiteError) in try prepare("SELECT 1") }
         let context = PreupdateContext(observer: observer, source: source)
         callbackContexts.append(context)
+        setPreupdateHook(context)
+    }
+
+    /// Runs statements of the library's own that change many rows of its own tables, without the hook, which would be
+    /// called for each row only to look away.
+    package func withoutPreupdateHook<R>(_ body: () throws -> R) rethrows -> R {
+        // The context stays with the database, and with it the address that the hook gets back.
+        guard let context = callbackContexts.lazy.compactMap({ $0 as? PreupdateContext }).first else {
+            return try body()
+        }
+        unsafe sqlite3_preupdate_hook(handle, nil, nil)
+        defer { setPreupdateHook(context) }
+        return try body()
+    }
+
+    private func setPreupdateHook(_ context: PreupdateContext) {
         unsafe sqlite3_preupdate_hook(
             handle,
             { context, handle, operation, database, table, rowID, _ in

@@ -52,7 +52,9 @@ extension HistoryRecorder {
             throw HistoryError(
                 .damagedHistory, "\(database.path): transaction \(last) is missing between others: restore a backup")
         }
-        try database.execute("DELETE FROM history_transaction WHERE sequence <= ?", last)
+        try database.withoutPreupdateHook {
+            try database.execute("DELETE FROM history_transaction WHERE sequence <= ?", last)
+        }
         let removed = database.latestChanges
         let firstChunk = RecordFormat.chunkKey(sequence: last + 1, chunk: 0)
         try database.execute("DELETE FROM history_chunk WHERE chunk < ?", firstChunk)

@@ -35,6 +35,9 @@ final class HistoryRecorder {
     private var mustReload = false
     /// The file's version as this connection knows it: another one means that somebody else has written.
     private var knownVersion: UInt32?
+    /// The schema and the tracking that are known, and those that the transaction under way has read.
+    private var knownMark: SchemaMark?
+    private var readMark: SchemaMark?
 
     private let beginStatement: Statement
     private let commitStatement: Statement
@@ -83,6 +86,7 @@ final class HistoryRecorder {
             failure = nil
             pendingBlob = nil
             hasChangedSchema = false
+            readMark = nil
             let counts = database.keepCounts()
             defer { database.restore(counts) }
             if database.dataVersion != knownVersion { try database.internally { try refresh() } }
@@ -97,9 +101,12 @@ final class HistoryRecorder {
     /// Reads what another connection may have changed: the store's row, the tracked tables and their columns.
     private func refresh() throws {
         try HistorySchema.checkFormat(database)
-        try HistorySchema.checkTransactionTable(database)
         state = try StoreState.read(database)
+        // Most of what others commit is rows: then the tables are known.
+        guard try SchemaMark.read(database) != knownMark else { return }
+        try HistorySchema.checkTransactionTable(database)
         try tracking.reload(database, isOwnChange: false, record: record)
+        readMark = try SchemaMark.read(database)
     }
 
     /// Reads the tables anew, inside the transaction that changed them or their tracking.
@@ -127,6 +134,7 @@ final class HistoryRecorder {
         try database.commit(commitStatement)
         recorded.removeAll()
         knownVersion = database.dataVersion
+        if let readMark { knownMark = readMark }
         return token
     }
 
@@ -142,6 +150,7 @@ final class HistoryRecorder {
     /// What is known of the schema was taken back with the transaction: the next one looks anew.
     func forgetSchema() {
         knownVersion = nil
+        knownMark = nil
         mustReload = false
         tracking.forget()
     }
