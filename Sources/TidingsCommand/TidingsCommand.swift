@@ -77,8 +77,19 @@ struct CommandError: Error {
     init(_ message: String) { self.message = message }
 
     /// What any error says to people.
-    static func text(of error: any Error) -> String {
+    static func text(of error: any Error, in path: String? = nil) -> String {
         switch error {
+        case let error as SQLiteError:
+            switch error.code {
+            case .full: "\(path ?? "the store"): \(error): free some space, then run it again"
+            case .readOnly:
+                "\(path ?? "the store"): \(error): give this user write permission on the file and its directory"
+            case .busy:
+                "\(path ?? "the store"): \(error): another connection holds the lock; run it again when it is done"
+            case .corrupt, .inputOutput:
+                "\(path ?? "the store"): \(error): check the disk, and restore the file from a backup"
+            default: "\(error)"
+            }
         case let error as HistoryError: error.message
         case let error as CommandError: error.message
         default: "\(error)"

@@ -66,11 +66,14 @@ final class Authorizer {
     var isEnforcing = true
     /// Whether the statement being prepared may change the schema.
     var sawSchemaChange = false
+    /// Whether any statement so far attaches a database.
+    var sawAttach = false
     /// Why the statement being prepared was refused.
     var denial: String?
 
     func decide(_ action: AuthorizedAction) -> Int32 {
         if action.kind == .schemaChange { sawSchemaChange = true }
+        if action.kind == .attach { sawAttach = true }
         guard isEnforcing, let policy, case .deny(let reason) = policy(action) else { return SQLITE_OK }
         denial = reason
         return SQLITE_DENY

@@ -375,6 +375,21 @@ public final class Database {
         authorizer.policy = policy
     }
 
+    /// Detaches every database that statements have attached. Outside a transaction; harmless where there is none.
+    package func detachAll() {
+        guard authorizer.sawAttach else { return }
+        authorizer.sawAttach = false
+        internally {
+            let sql = "SELECT name FROM pragma_database_list WHERE name NOT IN ('main', 'temp')"
+            let names = (try? query(sql) { row in try row.get(0, as: String.self) }) ?? []
+            for name in names {
+                let quoted = name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"")
+                // What a statement still reads stays attached, and is tried again the next time.
+                if (try? execute("DETACH \"\(quoted)\"")) == nil { authorizer.sawAttach = true }
+            }
+        }
+    }
+
     /// Why the policy refuses an action of a user; nil where it allows it.
     func denial(of action: AuthorizedAction) -> String? {
         guard !isInternal, case .deny(let reason)? = authorizer.policy?(action) else { return nil }

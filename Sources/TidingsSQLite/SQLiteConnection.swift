@@ -16,14 +16,14 @@ public actor SQLiteConnection {
     /// The connection's thread.
     public nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe executor.asUnownedSerialExecutor() }
 
-    private init(path: String) {
+    private init(path: String) throws(SQLiteError) {
         self.path = path
-        executor = ThreadExecutor(name: "sqlite")
+        executor = try ThreadExecutor(name: "sqlite")
     }
 
     /// Opens a connection. Throws ``SQLiteError`` with the remedy where that is not possible.
     public static func open(_ path: String, options: OpenOptions = OpenOptions()) async throws -> SQLiteConnection {
-        let connection = SQLiteConnection(path: path)
+        let connection = try SQLiteConnection(path: path)
         try await connection.start(options)
         return connection
     }

@@ -6,9 +6,13 @@ package final class ThreadExecutor: SerialExecutor {
     private let state: ThreadState
 
     /// Starts the thread. `name` shows in debuggers and `ps`; its first 15 bytes count.
-    package init(name: String) {
-        state = ThreadState()
-        state.start(name: name)
+    ///
+    /// Throws `cannotOpen` where the system starts no more threads.
+    package init(name: String) throws(SQLiteError) {
+        // Assigned only when it runs: `deinit` waits for its end.
+        let started = ThreadState()
+        try started.start(name: name)
+        state = started
     }
 
     deinit { state.stop() }
@@ -51,7 +55,7 @@ package final class ThreadExecutor: SerialExecutor {
 
     var isCurrent: Bool { pthread_equal(pthread_self(), thread) != 0 }
 
-    func start(name: String) {
+    func start(name: String) throws(SQLiteError) {
         self.name = name
         // Retained here, released at the end of the thread's own function.
         let context = unsafe Unmanaged.passRetained(self).toOpaque()
@@ -64,8 +68,12 @@ package final class ThreadExecutor: SerialExecutor {
                 state.run()
                 return nil
             }, context)
-        precondition(code == 0, "pthread_create failed with \(code)")
         unsafe pthread_mutex_unlock(mutex)
+        guard code == 0 else {
+            unsafe Unmanaged<ThreadState>.fromOpaque(context).release()
+            throw SQLiteError(
+                .cannotOpen, "cannot start a thread (error \(code)): raise the limit of threads, or close other stores")
+        }
     }
 
     func enqueue(_ job: UnownedJob, for executor: UnownedSerialExecutor) {

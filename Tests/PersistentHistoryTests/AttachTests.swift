@@ -36,6 +36,27 @@ struct AttachTests {
         #expect(try await other.store.read { db in try db.first("SELECT count(*) FROM t", as: Int.self) } == 0)
     }
 
+    @Test("what is attached does not stay so: it could become a store behind this one's back")
+    func detached() async throws {
+        struct Stop: Error {}
+        let temporary = try await TemporaryStore(schema: Self.schema)
+        let plain = temporary.directory.file("plain.db")
+        let connection = try await SQLiteConnection.open(plain, options: OpenOptions(access: .create))
+        try await connection.run { db in try db.execute("CREATE TABLE t(id, v)") }
+        await connection.close()
+        try await temporary.write("ATTACH '\(plain)' AS \"o \"\"1\"; INSERT INTO \"o \"\"1\".t VALUES (1, 1)")
+        await #expect(throws: Stop.self) {
+            try await temporary.store.write { db in
+                try db.execute("ATTACH '\(plain)' AS o")
+                throw Stop()
+            }
+        }
+        let attached = try await temporary.store.write { db in
+            try db.rows("SELECT name FROM pragma_database_list WHERE name <> 'temp'")
+        }
+        #expect(attached.value == [["main"]])
+    }
+
     @Test("a plain database in write-ahead mode without its log can be attached")
     func plainWithoutLog() async throws {
         let temporary = try await TemporaryStore(schema: Self.schema)

@@ -69,11 +69,15 @@ struct OpeningTests {
     func reservedPrefix() async throws {
         let directory = try TemporaryDirectory()
         let path = directory.file("own.db")
-        let plain = try await SQLiteConnection.open(path, options: OpenOptions(access: .create))
+        let plain = try await SQLiteConnection.open(
+            path, options: OpenOptions(access: .create, usesWriteAheadLog: false))
         try await plain.run { try $0.execute("CREATE TABLE history_of_art(id)") }
         await plain.close()
         let error = await Self.openError(path, create: true)
         #expect(error?.code == .notAStore && error?.message.contains("history_of_art") == true)
+        let mode = try await SQLiteConnection.open(path, options: OpenOptions(usesWriteAheadLog: false))
+            .run { db in try db.first("PRAGMA journal_mode", as: String.self) }
+        #expect(mode == "delete")
     }
 
     @Test("a newer format is refused with the remedy, also by a store that is open already")

@@ -39,4 +39,38 @@ struct TextEncodingTests {
         #expect(deleted.contains(["id": "ключ", "v": "日本語 𝄞", "d": "", "later": "x"]))
         #expect(deleted.contains(["id": "grün", "v": "x 日本語", "d": "schließen", "later": "früh"]))
     }
+
+    @Test(
+        "a text written through a blob is recorded as what it reads as", arguments: ["UTF-16le", "UTF-16be", "UTF-8"])
+    func blobOfText(encoding: String) async throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.file("encoded.db")
+        let connection = try await SQLiteConnection.open(path, options: OpenOptions(access: .create))
+        try await connection.run { db in
+            try db.execute("PRAGMA encoding = '\(encoding)'; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)")
+            try db.execute("INSERT INTO t VALUES (1, 'abc')")
+        }
+        await connection.close()
+        let store = try await HistoryStore.open(path, author: "orders", create: true)
+        try await store.track(.all)
+        let letter: [UInt8] = encoding == "UTF-8" ? [0x58] : encoding == "UTF-16le" ? [0x58, 0] : [0, 0x58]
+        try await store.write { db in
+            try db.withBlob(table: "t", column: "V", rowID: 1, isWritable: true) { blob in try blob.write(letter) }
+        }
+        let change = try #require(try await store.transaction(2)?.changes.all().first)
+        #expect(change.before == ["v": "abc"] && change.after == ["v": "Xbc"])
+        await store.close()
+    }
+
+    @Test("names that differ in their normal form only are two names")
+    func normalForms() async throws {
+        let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+        for name in ["\u{E9}", "e\u{301}"] {
+            let token = try await temporary.write("INSERT INTO t(v) VALUES ('\(name)')", context: name)
+            let transaction = try #require(try await temporary.store.transaction(token?.sequence ?? 0))
+            #expect(transaction.contextName.map { Array($0.utf8) } == Array(name.utf8))
+            let value = try await temporary.latestChanges().first?.after?["v"]
+            #expect(value == .text(name))
+        }
+    }
 }

@@ -121,6 +121,25 @@ struct TokenTests {
         #expect(audit == [["purge", "orders", 1102]])
     }
 
+    @Test("a purge takes few of the transactions that have many parts at once, and all in the end")
+    func purgeOfLargeTransactions() async throws {
+        var options = HistoryStore.Options()
+        options.spillThreshold = 40
+        let temporary = try await TemporaryStore(schema: Self.schema, options: options)
+        for _ in 0..<6 {
+            try await temporary.write(
+                "INSERT INTO t(v) SELECT 'a text of some length' FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 900) SELECT i FROM n)"
+            )
+        }
+        #expect(try await temporary.store.deleteHistory(before: .sequence(4)) == 3)
+        #expect(try await temporary.sequences() == [4, 5, 6, 7])
+        #expect(try await temporary.store.deleteHistory(before: .date(.distantFuture)) == 4)
+        #expect(
+            try await temporary.store.read { try $0.first("SELECT count(*) FROM history_chunk", as: Int.self) } == 0)
+        let audits = try await temporary.store.read { try $0.rows("SELECT count FROM history_audit ORDER BY id") }
+        #expect(audits == [[3], [4]])
+    }
+
     @Test("PHT10: behind the mark a token is expired, at the mark it is not")
     func expired() async throws {
         let temporary = try await Self.store(transactions: 5)

@@ -6,8 +6,10 @@ import TidingsTestKit
 
 /// A thread without capabilities: on it even root needs the permissions that the files give.
 private actor Unprivileged {
-    private let executor = ThreadExecutor(name: "unprivileged")
+    private let executor: ThreadExecutor
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe executor.asUnownedSerialExecutor() }
+
+    init() throws { executor = try ThreadExecutor(name: "unprivileged") }
 
     /// Gives up the capabilities, of this thread alone and until its end. They are looked up by name: the header of
     /// capset(2) belongs to a library that nothing else needs.

@@ -9,7 +9,7 @@ private actor Worker {
     private var order: [Int] = []
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe executor.asUnownedSerialExecutor() }
 
-    init(name: String = "worker") { executor = ThreadExecutor(name: name) }
+    init(name: String = "worker") throws { executor = try ThreadExecutor(name: name) }
 
     func append(_ number: Int) { order.append(number) }
     func all() -> [Int] { order }
@@ -57,15 +57,15 @@ private func waitForEnd(of name: String) async throws {
 @Suite("Threads of actors")
 struct ThreadExecutorTests {
     @Test("what one task asks for runs in order", .timeLimit(.minutes(1)))
-    func order() async {
-        let worker = Worker()
+    func order() async throws {
+        let worker = try Worker()
         for number in 0..<2000 { await worker.append(number) }
         #expect(await worker.all() == Array(0..<2000))
     }
 
     @Test("what many tasks ask for runs one at a time, each once", .timeLimit(.minutes(1)))
-    func many() async {
-        let worker = Worker()
+    func many() async throws {
+        let worker = try Worker()
         await withTaskGroup(of: Void.self) { group in
             for task in 0..<20 {
                 group.addTask { for number in 0..<100 { await worker.append(task * 100 + number) } }
@@ -82,8 +82,8 @@ struct ThreadExecutorTests {
 
     @Test("everything runs on one thread, and two actors have two", .timeLimit(.minutes(1)))
     func oneThread() async throws {
-        let first = Worker()
-        let second = Worker()
+        let first = try Worker()
+        let second = try Worker()
         async let ofFirst = first.yieldOften()
         async let ofSecond = second.yieldOften()
         let (left, right) = try await (ofFirst, ofSecond)
@@ -95,9 +95,9 @@ struct ThreadExecutorTests {
 
     @Test("a blocked actor holds up nobody else", .timeLimit(.minutes(1)))
     func blocking() async throws {
-        let blocked = BlockingWorker()
+        let blocked = try BlockingWorker()
         async let held: Void = blocked.block()
-        for worker in (0..<8).map({ _ in Worker() }) {
+        for worker in try (0..<8).map({ _ in try Worker() }) {
             await worker.append(1)
             #expect(await worker.all() == [1])
         }
@@ -115,7 +115,7 @@ struct ThreadExecutorTests {
     func ends() async throws {
         let name = "ending"
         for _ in 0..<20 {
-            let workers = (0..<5).map { _ in Worker(name: name) }
+            let workers = try (0..<5).map { _ in try Worker(name: name) }
             for worker in workers { await worker.append(1) }
             #expect(try threads(named: name) == 5)
         }
@@ -126,9 +126,9 @@ struct ThreadExecutorTests {
     @Test("the thread ends when the last reference goes on the thread itself", .timeLimit(.minutes(1)))
     func endsOnItself() async throws {
         let name = "self-ending"
-        await withTaskGroup(of: Void.self) { group in
+        try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<100 {
-                let worker = Worker(name: name)
+                let worker = try Worker(name: name)
                 group.addTask { await worker.finish() }
             }
         }
@@ -139,7 +139,7 @@ struct ThreadExecutorTests {
     @Test("an actor that was never used leaves no thread behind", .timeLimit(.minutes(1)))
     func unused() async throws {
         let name = "unused"
-        for _ in 0..<50 { _ = Worker(name: name) }
+        for _ in 0..<50 { _ = try Worker(name: name) }
         try await waitForEnd(of: name)
         #expect(try threads(named: name) == 0)
     }
@@ -147,9 +147,11 @@ struct ThreadExecutorTests {
 
 /// An actor that blocks its thread until it is released.
 private actor BlockingWorker {
-    private let executor = ThreadExecutor(name: "blocking")
+    private let executor: ThreadExecutor
     private let semaphore = DispatchSemaphore(value: 0)
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe executor.asUnownedSerialExecutor() }
+
+    init() throws { executor = try ThreadExecutor(name: "blocking") }
 
     func block() { semaphore.wait() }
     nonisolated func release() { semaphore.signal() }

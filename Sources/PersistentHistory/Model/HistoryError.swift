@@ -110,6 +110,15 @@ public struct HistoryError: Error, Sendable, CustomStringConvertible {
         self.init(code, "\(path): \(doing) failed: \(error.message)\(tail)", underlyingError: error)
     }
 
+    /// A thread for one side of a store, or the store's error.
+    static func threadStarted(_ name: String, for path: String) throws(HistoryError) -> ThreadExecutor {
+        do throws(SQLiteError) {
+            return try ThreadExecutor(name: name)
+        } catch {
+            throw HistoryError(error, while: "starting a thread", path: path)
+        }
+    }
+
     /// True where the same call may succeed later without any repair.
     public var isRetriable: Bool { code == .busy || code == .storeUnavailable || code == .diskFull }
 

@@ -21,7 +21,7 @@ final class LayoutTable: Sendable {
 
     /// Every layout that an entity of that name has or had; several entities where a name was used again.
     func entityIDs(named name: String) -> Set<Int64> {
-        Set(layouts.values.filter { $0.entity == name }.map(\.entityID))
+        Set(layouts.values.filter { TableInspector.isSameName($0.entity, name) }.map(\.entityID))
     }
 
     /// The newest name of an entity.

@@ -62,6 +62,8 @@ public struct HistoryChanges: AsyncSequence, Sendable {
     let chunkCount: Int64
     let sequence: Int64
     let nonce: UInt64
+    /// False where the transaction was fetched without its changes.
+    var isFetched = true
 
     /// True where all changes are in memory, so that ``decode(_:)`` can be used.
     public var isInMemory: Bool { chunkCount == 0 }
@@ -92,10 +94,14 @@ public struct HistoryChanges: AsyncSequence, Sendable {
         }
     }
 
-    /// The offset behind the version with which the first part begins. An empty part has none: it belongs to a
-    /// transaction that was fetched without its changes.
+    /// The offset behind the version with which the first part begins.
     @inline(__always)
     func versionEnd(_ bytes: UnsafeRawBufferPointer) throws(HistoryError) -> Int {
+        guard isFetched else {
+            throw HistoryError(
+                .invalidRequest,
+                "transaction \(sequence) was fetched without its changes: use history(_:) or pages(_:) to have them")
+        }
         guard !range.isEmpty else { return range.lowerBound }
         let version = bytes[range.lowerBound]
         guard version == RecordFormat.version else {

@@ -3,7 +3,7 @@ internal import TidingsSQLite
 
 /// The reading side of a store: a read-only connection on a thread of its own.
 actor HistoryReader {
-    private let executor = ThreadExecutor(name: "history-read")
+    private let executor: ThreadExecutor
     private let path: String
     private var database: Database?
     private var table = LayoutTable([:])
@@ -17,7 +17,11 @@ actor HistoryReader {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    init(path: String) { self.path = path }
+    /// Starts the thread.
+    init(path: String) throws(HistoryError) {
+        self.path = path
+        executor = try HistoryError.threadStarted("history-read", for: path)
+    }
 
     /// Opens the connection. Never creates the file, nor the two beside it.
     func open(busyTimeout: Duration) throws {

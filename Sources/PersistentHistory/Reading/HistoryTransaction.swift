@@ -22,11 +22,12 @@ public struct HistoryTransaction: Sendable {
     public var microseconds: Int64 { record.microseconds }
     /// The number of changes to objects, whatever a request filtered.
     public var changeCount: Int { record.changeCount }
-    /// The changes in order of execution; those that passed the request's filters.
+    /// The changes in order of execution; those that passed the request's filters. Of a transaction that was fetched
+    /// without them, reading them is an error.
     public var changes: HistoryChanges {
         HistoryChanges(
             context: page.context, range: record.changes, chunkCount: record.chunkCount, sequence: record.sequence,
-            nonce: record.nonce)
+            nonce: record.nonce, isFetched: page.holdsChanges)
     }
 
     /// What the transaction did to which entity.

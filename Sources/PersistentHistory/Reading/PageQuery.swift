@@ -121,7 +121,9 @@ struct PageBuilder {
     func finish(source: HistoryReader) -> [HistoryTransaction] {
         let context = ChangeContext(
             bytes: bytes, storeID: state.storeID, layouts: layouts, filter: filter, source: source)
-        let page = PageTable(context: context, epoch: state.epoch, texts: texts, entries: entries)
+        let page = PageTable(
+            context: context, holdsChanges: content == .transactionsWithChanges, epoch: state.epoch, texts: texts,
+            entries: entries)
         return records.map { HistoryTransaction(page: page, record: $0) }
     }
 

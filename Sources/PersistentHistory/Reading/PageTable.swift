@@ -22,12 +22,17 @@ final class PageTable: Sendable {
     }
 
     let context: ChangeContext
+    /// False where the changes were not asked for.
+    let holdsChanges: Bool
     let epoch: Int64
     let texts: [String]
     let entries: [EntitySummary.Entry]
 
-    init(context: ChangeContext, epoch: Int64, texts: [String], entries: [EntitySummary.Entry]) {
+    init(
+        context: ChangeContext, holdsChanges: Bool, epoch: Int64, texts: [String], entries: [EntitySummary.Entry]
+    ) {
         self.context = context
+        self.holdsChanges = holdsChanges
         self.epoch = epoch
         self.texts = texts
         self.entries = entries

@@ -45,8 +45,9 @@ extension HistoryRecorder {
         let state = try StoreState.read(database)
         if let proof = bound.proof, proof.sequence > state.purgedSequence { try state.check(proof, database) }
         let head = try state.head(database)
-        let last = min(bound.sequence - 1, head.sequence, state.purgedSequence + count)
-        guard last > state.purgedSequence else { return (0, audit) }
+        let end = min(bound.sequence - 1, head.sequence, state.purgedSequence + count)
+        guard end > state.purgedSequence else { return (0, audit) }
+        let last = try Self.last(after: state.purgedSequence, upTo: end, rows: count, database)
         let sql = "SELECT nonce FROM history_transaction WHERE sequence = ?"
         guard let nonce = try database.first(sql, last, as: Int64.self) else {
             throw HistoryError(
@@ -61,6 +62,20 @@ extension HistoryRecorder {
         try database.execute(
             "UPDATE history_store SET purged_sequence = ?, purged_nonce = ? WHERE id = 1", last, nonce)
         return (removed, try writeAudit(audit, removed, database))
+    }
+
+    /// The last transaction of a chunk of at most `rows` rows, those of `history_chunk` included; one at least.
+    private static func last(
+        after start: Int64, upTo end: Int64, rows: Int64, _ database: Database
+    ) throws -> Int64 {
+        let sql = """
+            SELECT sequence FROM (
+                SELECT sequence, sum(1 + chunk_count) OVER (ORDER BY sequence) AS total
+                FROM history_transaction WHERE sequence BETWEEN ? AND ?)
+            WHERE total > ? LIMIT 1
+            """
+        guard let first = try database.first(sql, start + 1, end, rows, as: Int64.self) else { return end }
+        return max(first - 1, start + 1)
     }
 
     private func writeAudit(_ audit: PurgeAudit, _ removed: Int, _ database: Database) throws -> PurgeAudit {

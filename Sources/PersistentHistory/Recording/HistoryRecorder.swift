@@ -16,7 +16,10 @@ final class HistoryRecorder {
         /// Field by field, without the copies that a comparison of optional writers makes.
         @inline(__always)
         func isSame(as other: borrowing Writer) -> Bool {
-            author == other.author && contextName == other.contextName && origin.description == other.origin.description
+            // By bytes: strings that only mean the same to a reader are two names here.
+            author.utf8.elementsEqual(other.author.utf8) && origin.description == other.origin.description
+                && (contextName ?? "").utf8.elementsEqual((other.contextName ?? "").utf8)
+                && (contextName == nil) == (other.contextName == nil)
         }
     }
 
@@ -314,7 +317,7 @@ final class HistoryRecorder {
 
     private func beginBlob(_ change: borrowing PreupdateChange, _ plan: CapturePlan, _ number: Int) {
         guard let blob = database.writingBlob, pendingBlob?.blob !== blob,
-            let column = plan.layout.columnNames.firstIndex(where: { $0.lowercased() == blob.column.lowercased() })
+            let column = plan.layout.columnNames.firstIndex(where: { TableInspector.isSameName($0, blob.column) })
         else { return }
         let start = RecordBuffer(spillThreshold: .max)
         ChangeEncoder(buffer: start, startsTransaction: false).beginBlobUpdate(change, plan, column: column)
@@ -331,30 +334,50 @@ final class HistoryRecorder {
         if isRecording { try reloadAfterRollback() }
     }
 
-    /// Completes the record of a blob that was written, before anything else happens.
-    func settleBlob() throws(SQLiteError) {
-        guard let pending = pendingBlob else { return }
-        pendingBlob = nil
-        let bytes: [UInt8]
+    /// What the column holds now. By a query rather than through the blob, whose bytes are in the file's own encoding.
+    private func currentValue(of pending: PendingBlob) throws(SQLiteError) -> SQLiteValue {
+        func quoted(_ name: String) -> String {
+            "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+        }
+        let column = quoted(pending.plan.layout.columnNames[pending.column])
+        let sql = "SELECT \(column) FROM main.\(quoted(pending.plan.layout.entity)) WHERE rowid = ?"
         do throws(SQLiteError) {
-            bytes = try pending.blob.read(pending.blob.count)
+            return try database.internally { () throws(SQLiteError) in
+                try database.first(sql, pending.blob.rowID, as: SQLiteValue.self) ?? .null
+            }
         } catch {
             failure = failure ?? HistoryError(error, while: "reading a written blob", path: database.path)
             throw error
         }
-        let new: SQLiteValue
-        if case .blob = pending.old { new = .blob(bytes) } else { new = SQLiteValue(textBytes: bytes) }
+    }
+
+    /// Appends a text or blob to the records.
+    private func append(_ value: SQLiteValue) {
+        let (bytes, storageClass): ([UInt8], Int32) =
+            switch value {
+            case .blob(let bytes): (bytes, 4)
+            case .malformedText(let bytes): (bytes, 3)
+            case .text(let text): (Array(text.utf8), 3)
+            case .null, .integer, .real: ([], 5)
+            }
+        bytes.withUnsafeBytes { buffer in
+            recorded.buffer.append(
+                BorrowedValue(storageClass: storageClass, bytes: buffer.baseAddress, count: buffer.count))
+        }
+    }
+
+    /// Completes the record of a blob that was written, before anything else happens.
+    func settleBlob() throws(SQLiteError) {
+        guard let pending = pendingBlob else { return }
+        pendingBlob = nil
+        let new = try currentValue(of: pending)
         guard new != pending.old else { return }
         if recorded.isEmpty { recorded.buffer.append(byte: RecordFormat.version) }
         recorded.buffer.append(bytes: pending.start.bytes)
         if pending.plan.columns[pending.column].isRedacted {
             recorded.buffer.append(byte: UInt8(RecordFormat.redactedSerialType))
         } else {
-            let storageClass: Int32 = if case .blob = new { 4 } else { 3 }
-            bytes.withUnsafeBytes { buffer in
-                recorded.buffer.append(
-                    BorrowedValue(storageClass: storageClass, bytes: buffer.baseAddress, count: buffer.count))
-            }
+            append(new)
         }
         recorded.add(.update, entityID: pending.plan.layout.entityID)
         spillIfLarge()

@@ -3,26 +3,32 @@ internal import TidingsSQLite
 
 /// The writing side of a store: the connection that records, on a thread of its own.
 actor HistoryWriter {
-    private let executor = ThreadExecutor(name: "history-write")
+    private let executor: ThreadExecutor
     private let path: String
     private var database: Database?
     private var recorder: HistoryRecorder?
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    init(path: String) { self.path = path }
+    /// Starts the thread.
+    init(path: String) throws(HistoryError) {
+        self.path = path
+        executor = try HistoryError.threadStarted("history-write", for: path)
+    }
 
     /// Opens the connection and, where asked to, makes the file a store. Returns the store's state.
     func open(_ options: HistoryStore.Options, create: Bool) throws -> StoreState {
         do {
             let hook = CaptureHook()
+            // A file that is there is not touched before it is known to be, or has become, a store.
+            let isNew = !Database.exists(path)
             let opened = try Database(
                 path: path,
                 options: OpenOptions(
                     access: create ? .create : .readWrite, busyTimeout: options.busyTimeout,
-                    synchronous: options.synchronous, usesWriteAheadLog: create, statementCacheLimit: 128))
+                    synchronous: options.synchronous, usesWriteAheadLog: isNew, statementCacheLimit: 128))
             try opened.hidingChanges { try Self.initialise(opened, options, create: create) }
-            if !create { try opened.enterWriteAheadLog() }
+            if !isNew { try opened.enterWriteAheadLog() }
             // Before any user's statement is prepared: one prepared earlier could bypass the hook.
             try opened.installPreupdateHook(hook)
             try opened.installChangeCounters()
@@ -73,6 +79,8 @@ actor HistoryWriter {
         _ recorder: HistoryRecorder, _ writer: HistoryRecorder.Writer, _ body: () throws -> R
     ) throws -> (R, HistoryToken?) {
         try reporting("beginning a write transaction") { try recorder.begin() }
+        // A database that stays attached could become a store, and then be written without history.
+        defer { database?.detachAll() }
         do {
             let result = try body()
             let token = try reporting("committing") { try recorder.commit(writer) }

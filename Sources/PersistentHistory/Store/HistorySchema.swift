@@ -31,7 +31,8 @@ enum HistorySchema {
             entity INTEGER NOT NULL,
             name TEXT NOT NULL,
             is_current INTEGER NOT NULL,
-            definition TEXT NOT NULL
+            definition TEXT NOT NULL,
+            fingerprint TEXT
         );
         CREATE TABLE history_transaction(
             sequence INTEGER PRIMARY KEY,

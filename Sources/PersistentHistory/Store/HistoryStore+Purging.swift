@@ -30,7 +30,7 @@ extension HistoryStore {
             let chunk = try await writer.purge(bound, Self.purgeChunk, audit)
             audit = chunk.audit
             total += chunk.removed
-            guard chunk.removed == Self.purgeChunk else { return total }
+            guard chunk.removed > 0 else { return total }
             // A pause longer than a waiting writer's sleep: it gets its turn.
             try await Task.sleep(for: .milliseconds(1))
         }
@@ -65,7 +65,9 @@ extension HistoryStore {
                 }
                 return PurgeBound(sequence: token.sequence, proof: token)
             case .sequence(let sequence):
-                return PurgeBound(sequence: max(sequence, 1), proof: nil)
+                // What is committed while the purge runs stays.
+                let end = try state.head(database).sequence + 1
+                return PurgeBound(sequence: min(max(sequence, 1), end), proof: nil)
             case .date(let date):
                 let sql = "SELECT sequence FROM history_transaction WHERE time >= ? ORDER BY sequence LIMIT 1"
                 let first = try database.first(sql, date.microsecondsSince1970, as: Int64.self)

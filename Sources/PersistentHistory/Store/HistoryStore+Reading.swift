@@ -24,7 +24,7 @@ extension HistoryStore {
         HistoryTransactions(pages: pages(request))
     }
 
-    /// Transactions without their changes, which are not even read.
+    /// Transactions without their changes, which are not even read: asking one of them for its changes is an error.
     public func transactions(_ request: HistoryRequest = HistoryRequest()) -> HistoryTransactions {
         HistoryTransactions(pages: HistoryPages(reader: reader, request: request, content: .transactions))
     }
@@ -63,7 +63,9 @@ extension HistoryStore {
         var first = request
         first.limit = min(request.limit ?? 1, 1)
         let hasMatch = try await count(first) > 0
-        return HistoryStatus(hasMatch: hasMatch, oldest: try await oldestToken(), head: try await currentToken())
+        return try await reader.read { database, state in
+            HistoryStatus(hasMatch: hasMatch, oldest: state.mark, head: try state.head(database))
+        }
     }
 
     /// The transaction with this sequence; nil where there is none, or none any more.

@@ -86,9 +86,9 @@ public final class HistoryStore: Sendable {
     ) async throws -> HistoryStore {
         try validate(author: author)
         try validate(path, options)
-        let writer = HistoryWriter(path: path)
+        let writer = try HistoryWriter(path: path)
         let state = try await writer.open(options, create: create)
-        let reader = HistoryReader(path: path)
+        let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
         return HistoryStore(path: path, author: author, storeID: state.storeID, writer: writer, reader: reader)
     }
@@ -99,7 +99,7 @@ public final class HistoryStore: Sendable {
     ///   ``open(_:author:create:options:)``.
     public static func openReadOnly(_ path: String, options: Options = Options()) async throws -> HistoryStore {
         try validate(path, options)
-        let reader = HistoryReader(path: path)
+        let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
         let state = try await reader.read { _, state in state }
         return HistoryStore(path: path, author: "", storeID: state.storeID, writer: nil, reader: reader)
@@ -148,8 +148,9 @@ public final class HistoryStore: Sendable {
     ///   - origin: who writes, where a context of its own does; nil is the store itself.
     ///   - body: runs on the store's writing thread with the write lock held: keep it short. BEGIN, COMMIT and
     ///     ROLLBACK are refused inside; savepoints are fine.
-    /// - Throws: what `body` throws, after a rollback; ``HistoryError``: `busy`, `diskFull`, `readOnly`,
-    ///   `constraint` (a deferred foreign key), `closed`.
+    /// - Throws: what `body` throws, after a rollback: of its statements that is ``SQLiteError``, also for a full disk or a
+    ///   failed constraint. Around it ``HistoryError``: `busy`; at the commit `diskFull`, `readOnly`, `constraint` (a
+    ///   deferred foreign key), `rolledBack`; `closed`.
     @discardableResult
     public func write<R: Sendable>(
         context: String? = nil, origin: HistoryOrigin? = nil, _ body: @Sendable (Database) throws -> R

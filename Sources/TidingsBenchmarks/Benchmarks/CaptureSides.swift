@@ -58,7 +58,7 @@ struct TrackedSide {
 
 /// One-row transactions by C functions, on a thread of their own like the library's.
 actor RawSide {
-    private let executor = ThreadExecutor(name: "floor")
+    private let executor: ThreadExecutor
     private let path: String
     private let synchronous: Synchronous
     private var articles: RawArticles?
@@ -66,7 +66,8 @@ actor RawSide {
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
-    init(_ path: String, rows: Int, synchronous: Synchronous = .normal) {
+    init(_ path: String, rows: Int, synchronous: Synchronous = .normal) throws {
+        executor = try ThreadExecutor(name: "floor")
         self.path = path
         self.synchronous = synchronous
         workload = ArticleWorkload(rows: rows)

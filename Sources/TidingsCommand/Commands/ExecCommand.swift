@@ -38,7 +38,7 @@ enum ExecCommand: Subcommand {
             // At once: whoever reads must know what was committed, whatever becomes of the rest.
             Output.flush()
         } catch {
-            throw CommandError("\(place) was rolled back: \(CommandError.text(of: error))")
+            throw CommandError("\(place) was rolled back: \(CommandError.text(of: error, in: store.path))")
         }
     }
 
