@@ -13,6 +13,7 @@ let package = Package(
     name: "tidings",
     products: [
         .library(name: "TidingsSQLite", targets: ["TidingsSQLite"]),
+        .library(name: "TidingsAMQP", targets: ["TidingsAMQP"]),
         .library(name: "PersistentHistory", targets: ["PersistentHistory"]),
         .library(name: "TidingsTestKit", targets: ["TidingsTestKit"]),
         .executable(name: "tidings", targets: ["TidingsCommand"]),
@@ -29,6 +30,16 @@ let package = Package(
             dependencies: ["CTidingsSQLite"],
             swiftSettings: settings + [.strictMemorySafety()]
         ),
+        .systemLibrary(
+            name: "CTidingsRabbitMQ",
+            pkgConfig: "librabbitmq",
+            providers: [.apt(["librabbitmq-dev"])]
+        ),
+        .target(
+            name: "TidingsAMQP",
+            dependencies: ["CTidingsRabbitMQ"],
+            swiftSettings: settings + [.strictMemorySafety()]
+        ),
         .target(
             name: "PersistentHistory",
             dependencies: ["TidingsSQLite"],
@@ -41,12 +52,15 @@ let package = Package(
         ),
         .executableTarget(
             name: "TidingsCommand",
-            dependencies: ["PersistentHistory", "TidingsSQLite"],
+            dependencies: ["PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
             swiftSettings: settings
         ),
         .executableTarget(
             name: "TidingsBenchmarks",
-            dependencies: ["PersistentHistory", "TidingsSQLite", "CTidingsSQLite"],
+            dependencies: [
+                "PersistentHistory", "TidingsAMQP", "TidingsSQLite", "TidingsTestKit", "CTidingsRabbitMQ",
+                "CTidingsSQLite",
+            ],
             swiftSettings: settings
         ),
         // The other process in tests that need one: crashed, contended with, measured.
@@ -59,6 +73,11 @@ let package = Package(
         .testTarget(
             name: "TidingsSQLiteTests",
             dependencies: ["TidingsSQLite", "TidingsTestKit"],
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "TidingsAMQPTests",
+            dependencies: ["TidingsAMQP", "TidingsTestKit"],
             swiftSettings: settings
         ),
         .testTarget(
