@@ -12,8 +12,8 @@ struct BrokerOptions: Sendable {
     /// The messages of a slice: fewer where each waits longer, so that all slices take about as long.
     func messages(window: Int) -> Int {
         switch window {
-        case ..<10: max(1, messages / 20)
-        case ..<500: max(1, messages / 4)
+        case ..<10: max(1, messages / 10)
+        case ..<500: max(1, messages / 2)
         default: messages
         }
     }

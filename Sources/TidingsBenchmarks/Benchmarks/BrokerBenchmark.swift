@@ -32,65 +32,36 @@ struct BrokerBenchmark {
         _ type: QueueType, _ size: Int, _ window: Int, _ endpoint: BrokerEndpoint
     ) async throws -> [Measurement] {
         let raw = try RawBrokerSide(endpoint)
-        let tidings = try TidingsBrokerSides(endpoint)
-        let slice = Slice(
-            type: type, size: size, window: window, count: options.broker.messages(window: window), endpoint: endpoint)
+        let sides = sides(raw, try TidingsBrokerSides(endpoint))
+        let count = options.broker.messages(window: window)
         var pairs = FigurePairs()
         for pair in 0..<options.pairs + 1 {
-            let floor: RunFigures
-            let value: RunFigures
-            if pair % 2 == 0 {
-                floor = try await through(raw, slice)
-                value = try await through(tidings, slice)
-            } else {
-                value = try await through(tidings, slice)
-                floor = try await through(raw, slice)
+            var figures: [RunFigures] = []
+            for side in pair % 2 == 0 ? [sides.floor, sides.value] : [sides.value, sides.floor] {
+                // A queue for each slice: empty, or with what is to be consumed.
+                figures.append(
+                    try await RawQueue.with(type, endpoint) { queue in
+                        let run = BrokerRun(queue: queue, count: count, size: size, window: window)
+                        if work == .consume { try await raw.fill(run) }
+                        return try await side(run)
+                    })
             }
             // The first pair warms up.
-            if pair > 0 { pairs.add(floor: floor, value: value) }
+            guard pair > 0 else { continue }
+            pairs.add(floor: figures[pair % 2], value: figures[1 - pair % 2])
         }
         let hasGoal = work == .publish && type == .quorum && window == 1000
         return pairs.measurements("\(work.rawValue), \(type), \(size) B, window \(window)", hasGoal: hasGoal)
     }
 
-    /// What every slice of a row is like.
-    private struct Slice {
-        let type: QueueType
-        let size: Int
-        let window: Int
-        let count: Int
-        let endpoint: BrokerEndpoint
-    }
+    /// A slice by one of the sides.
+    private typealias Side = (BrokerRun) async throws -> RunFigures
 
-    private func through(_ side: RawBrokerSide, _ slice: Slice) async throws -> RunFigures {
-        try await with(slice) { run in
-            switch work {
-            case .publish: try await side.publish(run)
-            case .consume: try await side.consume(run)
-            case .roundTrip: try await side.roundTrip(run)
-            }
-        }
-    }
-
-    private func through(_ side: TidingsBrokerSides, _ slice: Slice) async throws -> RunFigures {
-        try await with(slice) { run in
-            switch work {
-            case .publish: try await side.publish(run)
-            case .consume: try await side.consume(run)
-            case .roundTrip: try await side.roundTrip(run)
-            }
-        }
-    }
-
-    /// A queue for one slice: empty, or with what is to be consumed.
-    private func with(_ slice: Slice, _ body: (BrokerRun) async throws -> RunFigures) async throws -> RunFigures {
-        try await RawQueue.with(slice.type, slice.endpoint) { queue in
-            let run = BrokerRun(queue: queue, count: slice.count, size: slice.size, window: slice.window)
-            if work == .consume {
-                let filling = BrokerRun(queue: queue, count: slice.count, size: slice.size, window: 1000)
-                _ = try await RawBrokerSide(slice.endpoint).publish(filling)
-            }
-            return try await body(run)
+    private func sides(_ raw: RawBrokerSide, _ tidings: TidingsBrokerSides) -> (floor: Side, value: Side) {
+        switch work {
+        case .publish: ({ try await raw.publish($0) }, { try await tidings.publish($0) })
+        case .consume: ({ try await raw.consume($0) }, { try await tidings.consume($0) })
+        case .roundTrip: ({ try await raw.roundTrip($0) }, { try await tidings.roundTrip($0) })
         }
     }
 }

@@ -17,6 +17,12 @@ actor RawBrokerSide {
     /// Publishes with confirms; latencies from publishing to the confirm.
     func publish(_ run: BrokerRun) throws -> RunFigures { try RawPublisher(endpoint, run).publishAll() }
 
+    /// Publishes what is to be consumed.
+    func fill(_ run: BrokerRun) throws {
+        let filling = BrokerRun(queue: run.queue, count: run.count, size: run.size, window: 1000)
+        _ = try RawPublisher(endpoint, filling).publishAll()
+    }
+
     /// Receives what the queue holds; latencies from one delivery to the next.
     func consume(_ run: BrokerRun) throws -> RunFigures {
         try RawConsumer(endpoint, run, prefetch: run.window).consumeAll()

@@ -29,9 +29,9 @@ enum RawQueue {
         entry.value.kind = UInt8(AMQP_FIELD_KIND_UTF8.rawValue)
         entry.value.value.bytes = value.bytes
         withExtendedLifetime((name, key, value)) {
-            _ = withUnsafeMutablePointer(to: &entry) { entry in
+            withUnsafeMutablePointer(to: &entry) { entry in
                 let arguments = amqp_table_t(num_entries: type == .quorum ? 1 : 0, entries: entry)
-                amqp_queue_declare(
+                _ = amqp_queue_declare(
                     connection.state, RawBrokerConnection.channel, name.bytes, 0, type == .transient ? 0 : 1, 0, 0,
                     arguments)
             }
