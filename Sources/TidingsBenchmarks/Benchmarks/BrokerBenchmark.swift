@@ -16,7 +16,10 @@ struct BrokerBenchmark {
         guard let url = options.broker.url else {
             throw BenchmarkError("name a broker: --broker amqp://user:password@host:port/vhost")
         }
-        let endpoint = try BrokerEndpoint(url)
+        return try await run(BrokerEndpoint(url))
+    }
+
+    private func run(_ endpoint: BrokerEndpoint) async throws -> [Measurement] {
         var measurements: [Measurement] = []
         for type in options.broker.queueTypes {
             for size in options.broker.sizes {

@@ -11,9 +11,12 @@ struct TidingsBrokerSides: Sendable {
         stand = try RawBrokerSide(endpoint)
     }
 
+    /// Latencies from publishing to the confirm.
     func publish(_ run: BrokerRun) async throws -> RunFigures { try await stand.publish(run) }
 
+    /// Latencies from one delivery to the next; ends with the last acknowledgement.
     func consume(_ run: BrokerRun) async throws -> RunFigures { try await stand.consume(run) }
 
+    /// Latencies from publishing to the delivery; the window counts what lacks its confirm or its delivery.
     func roundTrip(_ run: BrokerRun) async throws -> RunFigures { try await stand.roundTrip(run) }
 }
