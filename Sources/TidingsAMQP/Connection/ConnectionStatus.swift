@@ -20,12 +20,16 @@ final class ConnectionStatus: Sendable {
     func begin() -> Bool {
         box.withLock { box in
             guard box.state == .idle else { return false }
-            box.set(.connecting)
+            _ = box.set(.connecting)
             return true
         }
     }
 
-    func set(_ state: AMQPConnectionState) { box.withLock { $0.set(state) } }
+    func set(_ state: AMQPConnectionState) {
+        let finished = box.withLock { $0.set(state) }
+        // Not within the lock: the end of a stream removes its observer.
+        for observer in finished { observer.finish() }
+    }
 
     func opened() { box.withLock { $0.epoch += 1 } }
 
@@ -33,12 +37,14 @@ final class ConnectionStatus: Sendable {
     func states() -> AsyncStream<AMQPConnectionState> {
         let (stream, continuation) = AsyncStream.makeStream(
             of: AMQPConnectionState.self, bufferingPolicy: .bufferingNewest(64))
-        let id = box.withLock { box in
+        let (id, isClosed) = box.withLock { box in
             box.nextObserver += 1
             continuation.yield(box.state)
-            if case .closed = box.state { continuation.finish() } else { box.observers[box.nextObserver] = continuation }
-            return box.nextObserver
+            if case .closed = box.state { return (box.nextObserver, true) }
+            box.observers[box.nextObserver] = continuation
+            return (box.nextObserver, false)
         }
+        if isClosed { continuation.finish() }
         continuation.onTermination = { [weak self] _ in self?.remove(id) }
         return stream
     }
@@ -47,11 +53,12 @@ final class ConnectionStatus: Sendable {
 }
 
 extension ConnectionStatus.Box {
-    fileprivate mutating func set(_ new: AMQPConnectionState) {
+    /// Gives the observers that have seen the last state.
+    fileprivate mutating func set(_ new: AMQPConnectionState) -> [AsyncStream<AMQPConnectionState>.Continuation] {
         state = new
         for observer in observers.values { observer.yield(new) }
-        guard case .closed = new else { return }
-        for observer in observers.values { observer.finish() }
-        observers = [:]
+        guard case .closed = new else { return [] }
+        defer { observers = [:] }
+        return Array(observers.values)
     }
 }
