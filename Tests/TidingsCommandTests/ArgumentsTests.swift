@@ -100,7 +100,8 @@ struct ArgumentsTests {
 
             Delete the oldest part of the history.
 
-            Prints the number of transactions deleted. The tables themselves are never touched.
+            Prints the number of transactions deleted. The tables themselves are never touched. N is at most one
+            more than the newest sequence, which deletes the whole history.
 
               DB          the store's database file
               --before N  the first sequence that stays
