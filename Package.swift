@@ -70,6 +70,18 @@ let package = Package(
             path: "Tests/TestWriter",
             swiftSettings: settings
         ),
+        // The test run that crashes while its broker runs.
+        .executableTarget(
+            name: "TestBroker",
+            dependencies: ["TidingsTestKit"],
+            path: "Tests/TestBroker",
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "TidingsTestKitTests",
+            dependencies: ["TidingsTestKit", "TestBroker"],
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "TidingsSQLiteTests",
             dependencies: ["TidingsSQLite", "TidingsTestKit"],

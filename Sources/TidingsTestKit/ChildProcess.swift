@@ -90,7 +90,7 @@ public final class ChildProcess: Sendable {
 }
 
 /// The ending of a process, to be waited for.
-private final class Ended: Sendable {
+final class Ended: Sendable {
     private struct State {
         var ending: ChildProcess.Ending?
         var waiting: [CheckedContinuation<ChildProcess.Ending, Never>] = []

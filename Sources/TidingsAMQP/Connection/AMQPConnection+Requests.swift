@@ -1,0 +1,69 @@
+extension AMQPConnection {
+    /// Sends a request and waits for the reply.
+    ///
+    /// Throws why the broker refused, why the connection was lost, or `timedOut`: a broker that does not answer, and is
+    /// not blocked, counts as lost.
+    func call(
+        _ request: Request, on channel: Channel, before deadline: ContinuousClock.Instant? = nil
+    ) async throws(AMQPError) -> Reply {
+        guard let session, session[channel.number] === channel else {
+            throw loss ?? AMQPError(.closed, "\(request.name): the channel is closed")
+        }
+        do throws(AMQPError) {
+            session.handle.guarded.set(deadline: .now + configuration.sendTimeout)
+            try session.handle.send(request, channel: channel.number)
+        } catch {
+            drop(error)
+            throw error
+        }
+        let deadline = deadline ?? .now + configuration.replyTimeout
+        let result = await withCheckedContinuation { continuation in
+            channel.pending = Channel.Pending(request: request, deadline: deadline, continuation: continuation)
+        }
+        return try result.get()
+    }
+
+    /// Sends a method that has no reply, or none that anybody waits for.
+    func send(_ request: Request, on channel: Channel) {
+        guard let session else { return }
+        do throws(AMQPError) {
+            try session.handle.send(request, channel: channel.number)
+        } catch {
+            drop(error)
+        }
+    }
+
+    /// The broker has answered.
+    func replied(_ number: UInt16, _ reply: Reply) {
+        guard let channel = session?[number] else { return }
+        if channel.isClosing {
+            session?.channels[number] = nil
+        } else if channel.isAbandoned {
+            closeChannel(channel)
+        } else {
+            channel.finish(.success(reply))
+        }
+    }
+
+    /// Lets go whoever waits for a reply that is late. Gives when the next one will be.
+    func checkReplies(_ session: Session, at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        var next: ContinuousClock.Instant?
+        for channel in [session.control] + session.channels.values {
+            guard let pending = channel.pending else { continue }
+            guard pending.deadline <= now else {
+                next = min(next ?? pending.deadline, pending.deadline)
+                continue
+            }
+            if let reason = session.blockedReason {
+                channel.isAbandoned = true
+                channel.finish(
+                    .failure(
+                        AMQPError(.timedOut, "\(pending.request.name): the broker is blocked by an alarm (\(reason))")))
+            } else {
+                drop(AMQPError(.timedOut, "\(pending.request.name): the broker did not answer in time"))
+                return nil
+            }
+        }
+        return next
+    }
+}

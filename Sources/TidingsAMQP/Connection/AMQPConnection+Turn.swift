@@ -1,0 +1,160 @@
+extension AMQPConnection {
+    /// How many frames are taken in one turn, so that jobs are not kept waiting.
+    private static let framesPerTurn = 1024
+
+    /// What the thread does between jobs: read, settle, write, look at the time.
+    func turn(isReadable: Bool) -> PollRequest {
+        for batch in mailbox.takeCancelled() {
+            for publisher in publishers.values { publisher.cancel(batch) }
+        }
+        if mailbox.closeDeadline != nil, !isClosing { signal() }
+        let now = ContinuousClock.now
+        guard let session else {
+            return PollRequest(descriptor: -1, timeout: Self.timeout(checkWaiter(at: now), from: now))
+        }
+        session.handle.guarded.set(deadline: now + configuration.sendTimeout)
+        if isReadable { session.lastReceived = now }
+        if isReadable || session.handle.hasBufferedFrames || now >= session.nextService { drain(session, at: now) }
+        let next = [
+            settleAll(at: now), pumpAll(at: now), checkHeartbeat(at: now),
+            self.session.flatMap { checkReplies($0, at: now) },
+            checkWaiter(at: now),
+        ]
+        if isClosing, publishers.values.allSatisfy(\.isIdle) { signal() }
+        guard let session = self.session else { return PollRequest(descriptor: -1, timeout: 0) }
+        session.handle.guarded.set(deadline: nil)
+        return PollRequest(
+            descriptor: session.handle.descriptor,
+            timeout: session.handle.hasBufferedFrames ? 0 : Self.timeout(next.compactMap(\.self).min(), from: now))
+    }
+
+    private static func timeout(_ deadline: ContinuousClock.Instant?, from now: ContinuousClock.Instant) -> Int32 {
+        guard let deadline else { return -1 }
+        // One more millisecond: waking too early would only mean to wait again.
+        return Int32(clamping: Int(max(.zero, deadline - now) / .milliseconds(1)) + 1)
+    }
+
+    /// Reads what there is.
+    func drain(_ session: Session, at now: ContinuousClock.Instant) {
+        session.nextService = now + max(.seconds(1), session.handle.heartbeat) / 2
+        var frames = 0
+        do throws(AMQPError) {
+            repeat {
+                guard let frame = try unsafe session.handle.receive() else { return }
+                try unsafe handle(frame, session)
+                frames += 1
+            } while self.session === session && frames < Self.framesPerTurn && session.handle.hasBufferedFrames
+        } catch {
+            if self.session === session { drop(error) }
+        }
+    }
+
+    private func handle(_ frame: Incoming, _ session: Session) throws(AMQPError) {
+        switch unsafe frame {
+        case .method(let number, let method):
+            session.handle.releaseMemory(channel: number)
+            try handle(method, on: number, session)
+        case .header(let number, let size, let properties):
+            session.handle.releaseMemory(channel: number)
+            guard let channel = session.channels[number] else { return }
+            let content = try channel.assembler.header(
+                bodySize: size, properties, maximum: configuration.maximumMessageSize)
+            if let content { try deliver(content, to: channel) }
+        case .body(let number, let piece):
+            // For each piece, not for each message: a large body would be held twice.
+            defer { session.handle.releaseMemory(channel: number) }
+            guard let channel = session.channels[number] else { return }
+            if let content = try unsafe channel.assembler.body(piece) { try deliver(content, to: channel) }
+        }
+    }
+
+    private func handle(_ method: IncomingMethod, on number: UInt16, _ session: Session) throws(AMQPError) {
+        switch method {
+        case .ack(let tag, let isMultiple): try answered(tag, isMultiple, isNack: false, on: session.channels[number])
+        case .nack(let tag, let isMultiple): try answered(tag, isMultiple, isNack: true, on: session.channels[number])
+        case .delivery(let tag, let isRedelivered, let address):
+            try session.channels[number]?.assembler.begin(
+                .delivery(tag: tag, isRedelivered: isRedelivered, address))
+        case .returned(let code, let text, let address):
+            try session.channels[number]?.assembler.begin(.returned(code: code, text: text, address))
+        case .reply(let reply): replied(number, reply)
+        case .channelClosed(let close): try channelClosed(number, close)
+        case .consumerCancelled: consumerCancelled(number)
+        case .blocked(let reason):
+            session.blockedReason = reason
+            status.set(.blocked(reason: reason))
+        case .unblocked:
+            session.blockedReason = nil
+            session.takingSince = .now
+            status.set(.open)
+        case .connectionClosed(let close):
+            try? session.handle.send(.confirmConnectionClosed, channel: 0)
+            let text = "the broker closed the connection: \(close.text)"
+            throw AMQPError(.closedByBroker, text, replyCode: close.code)
+        case .ignored: break
+        }
+    }
+
+    private func deliver(_ content: (FrameAssembler.Origin, AMQPMessage), to channel: Channel) throws(AMQPError) {
+        switch (content.0, channel.owner) {
+        case (.delivery(let tag, let isRedelivered, let address), .consumer(let consumer)):
+            try consumer.buffer.add(content.1, tag: tag, isRedelivered: isRedelivered, address)
+        case (.returned(let code, let text, let address), .publisher(let publisher)):
+            publisher.returned(code: code, text: text, address, content.1)
+        default: break
+        }
+    }
+
+    private func answered(
+        _ tag: UInt64, _ isMultiple: Bool, isNack: Bool, on channel: Channel?
+    ) throws(AMQPError) {
+        guard let channel, case .publisher(let publisher) = channel.owner, publisher.channel === channel else { return }
+        try publisher.confirms.answered(tag: tag, isMultiple: isMultiple, isNack: isNack) { publisher.resolve($0, $1) }
+    }
+
+    /// Notices a peer that has vanished. Gives when that will be looked at next.
+    private func checkHeartbeat(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        guard let session else { return nil }
+        let heartbeat = session.handle.heartbeat
+        guard heartbeat > .zero else { return session.nextService }
+        let end = session.lastReceived + heartbeat * 2
+        guard end > now else {
+            drop(AMQPError(.connectionLost, "no sign of life from the broker for \(heartbeat * 2), two heartbeats"))
+            return nil
+        }
+        return min(end, session.nextService)
+    }
+
+    // MARK: Settling
+
+    private func settleAll(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        var next: ContinuousClock.Instant?
+        for consumer in consumers.values {
+            guard let deadline = settle(consumer, at: now) else { continue }
+            next = min(next ?? deadline, deadline)
+        }
+        return next
+    }
+
+    /// Sends the settlements that are due. Gives when the next ones will be.
+    @discardableResult
+    func settle(_ consumer: ConsumerState, at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        guard let channel = consumer.channel else { return nil }
+        let (actions, deadline) = consumer.buffer.takeActions(at: now)
+        for action in actions {
+            switch action {
+            case .ack(let tag, let isMultiple): send(.ack(tag: tag, isMultiple: isMultiple), on: channel)
+            case .reject(let tag, let requeue): send(.reject(tag: tag, requeue: requeue), on: channel)
+            }
+        }
+        return deadline
+    }
+
+    /// Ends a consumer.
+    func closeConsumer(_ id: Int) {
+        guard let consumer = consumers.removeValue(forKey: id) else { return }
+        settle(consumer, at: .now + .seconds(60))
+        if let channel = consumer.channel { closeChannel(channel) }
+        consumer.end(nil)
+    }
+}

@@ -1,0 +1,57 @@
+internal import Synchronization
+
+/// What other threads want of the connection's thread, besides its jobs.
+final class Mailbox: Sendable {
+    struct Mail: Sendable {
+        var cancelled: [PublishBatch.Identity] = []
+        /// Until when the connection shall be closed; nil is not at all.
+        var closeDeadline: ContinuousClock.Instant?
+        var socket: GuardedSocket?
+    }
+
+    private let mail = Mutex(Mail())
+    private let thread: ConnectionThread
+
+    init(thread: ConnectionThread) { self.thread = thread }
+
+    /// When the connection shall be closed at the latest.
+    var closeDeadline: ContinuousClock.Instant? { mail.withLock { $0.closeDeadline } }
+
+    /// Has the thread take a turn.
+    func wake() { thread.wake() }
+
+    /// Asks to give up a call to publish.
+    func cancel(_ batch: PublishBatch.Identity) {
+        mail.withLock { $0.cancelled.append(batch) }
+        wake()
+    }
+
+    /// The calls to give up.
+    func takeCancelled() -> [PublishBatch.Identity] {
+        mail.withLock { mail in
+            guard !mail.cancelled.isEmpty else { return [] }
+            defer { mail.cancelled = [] }
+            return mail.cancelled
+        }
+    }
+
+    /// Asks to close the connection; an earlier deadline stands.
+    func close(before deadline: ContinuousClock.Instant) {
+        let socket = mail.withLock { mail in
+            mail.closeDeadline = mail.closeDeadline.map { min($0, deadline) } ?? deadline
+            return mail.socket
+        }
+        // Where the thread is in the middle of a call, this ends it when the time comes.
+        socket?.set(limit: deadline)
+        wake()
+    }
+
+    /// Tells of the socket that is in use now.
+    func use(_ socket: GuardedSocket?) {
+        let deadline = mail.withLock { mail in
+            mail.socket = socket
+            return mail.closeDeadline
+        }
+        if let deadline { socket?.set(limit: deadline) }
+    }
+}

@@ -1,0 +1,111 @@
+extension AMQPConnection {
+    /// After how many messages the broker's answers are looked at, in the middle of writing.
+    private static let messagesPerDrain = 64
+
+    /// Writes a batch as the window allows, and waits for the answers.
+    func publish(
+        _ publications: [AMQPPublication], batch identity: PublishBatch.Identity, publisher id: Int
+    ) async throws -> [PublishResult] {
+        guard let publisher = publishers[id], !isClosing else {
+            throw AMQPError(.closed, "the publisher, or its connection, is closed")
+        }
+        try Task.checkCancellation()
+        return try await withCheckedThrowingContinuation { continuation in
+            publisher.waiting.append(PublishBatch(publications, identity: identity, continuation: continuation))
+            pump(publisher)
+        }
+    }
+
+    func counts(publisher id: Int) -> PublishCounts {
+        guard let publisher = publishers[id] else { return PublishCounts() }
+        var counts = publisher.counts
+        counts.unanswered = publisher.confirms.count
+        for index in 0..<publisher.waiting.count {
+            counts.waiting += publisher.waiting[index].publications.count - publisher.waiting[index].next
+        }
+        return counts
+    }
+
+    func closePublisher(_ id: Int) {
+        guard let publisher = publishers.removeValue(forKey: id) else { return }
+        if let channel = publisher.channel { closeChannel(channel) }
+        publisher.close(AMQPError(.closed, "the publisher was closed"))
+    }
+
+    /// Writes for all publishers. Gives when the answers that are awaited would be late.
+    @discardableResult
+    func pumpAll(at now: ContinuousClock.Instant = .now) -> ContinuousClock.Instant? {
+        var next: ContinuousClock.Instant?
+        for publisher in publishers.values {
+            pump(publisher)
+            guard let deadline = checkConfirms(publisher, at: now) else { continue }
+            next = min(next ?? deadline, deadline)
+        }
+        return next
+    }
+
+    /// Writes what waits, as far as the window, the broker and the socket allow.
+    func pump(_ publisher: PublisherState) {
+        guard let session, !publisher.waiting.isEmpty else { return }
+        var now = ContinuousClock.now
+        var written = 0
+        // Looked at anew for each message: reading the answers may block, close or lose anything.
+        while let channel = publisher.channel, session === self.session, session.blockedReason == nil,
+            let batch = publisher.waiting.first
+        {
+            let publication = batch.publications[batch.next]
+            let size = publication.message.body.count
+            guard publisher.hasRoom(for: size) else { return }
+            written += 1
+            if written % Self.messagesPerDrain == 1 {
+                now = .now
+                session.handle.guarded.set(deadline: now + configuration.sendTimeout)
+                // At first only where it is due: the library's publish must not find a heartbeat overdue.
+                if written > 1 || now >= session.nextService {
+                    drain(session, at: now)
+                    continue
+                }
+            }
+            guard write(publication, of: batch, publisher, channel, session, at: now) else { return }
+        }
+    }
+
+    private func write(
+        _ publication: AMQPPublication, of batch: PublishBatch, _ publisher: PublisherState, _ channel: Channel,
+        _ session: Session, at now: ContinuousClock.Instant
+    ) -> Bool {
+        let size = publication.message.body.count
+        if size > 1 << 20 {
+            session.handle.guarded.set(deadline: now + configuration.sendTimeout * (1 + size >> 20))
+        }
+        publisher.confirms.written(PublishSlot(batch: batch, index: batch.next), size: size, at: now)
+        batch.next += 1
+        if batch.next == batch.publications.count { _ = publisher.waiting.removeFirst() }
+        do throws(AMQPError) {
+            try session.handle.publish(
+                publication.message, to: publication.address, isMandatory: publication.isMandatory,
+                channel: channel.number)
+            return true
+        } catch {
+            // A part of it may have been written, and perhaps taken: unknown, as all that is unanswered.
+            drop(error)
+            return false
+        }
+    }
+
+    /// Gives up a channel whose answers are late. Gives when they would be.
+    private func checkConfirms(_ publisher: PublisherState, at now: ContinuousClock.Instant) -> ContinuousClock.Instant?
+    {
+        guard let session, session.blockedReason == nil, let oldest = publisher.confirms.oldest,
+            let channel = publisher.channel
+        else { return nil }
+        let deadline = max(oldest, session.takingSince) + configuration.confirmTimeout
+        guard deadline <= now else { return deadline }
+        closeChannel(channel)
+        publisher.lose(
+            AMQPError(.timedOut, "the broker has not answered a publication for \(configuration.confirmTimeout)"))
+        needsChannels = true
+        signal()
+        return nil
+    }
+}

@@ -1,0 +1,217 @@
+internal import CTidingsRabbitMQ
+internal import Dispatch
+internal import Glibc
+
+/// The way to a connection that has logged in: name, socket, TLS, login. Within one bound.
+struct ConnectionOpening: Sendable {
+    let endpoint: AMQPEndpoint
+    let configuration: AMQPConfiguration
+    let deadline: ContinuousClock.Instant
+    let watchdog: SocketWatchdog
+    /// Told of the socket as soon as there is one, so that it can be shut down meanwhile.
+    let onSocket: @Sendable (GuardedSocket) -> Void
+
+    /// Opens the connection on a thread that may block. Every failure tells what, where and what helps.
+    ///
+    /// The library ties a connection to no thread, as long as one at a time uses it: here it is handed over.
+    func open() async throws(AMQPError) -> sending ConnectionHandle {
+        let result = await withCheckedContinuation { continuation in
+            DispatchQueue.global().async { continuation.resume(returning: self.opened()) }
+        }
+        return try result.get()
+    }
+
+    private func opened() -> sending Result<ConnectionHandle, AMQPError> {
+        do throws(AMQPError) {
+            return .success(try openBlocking())
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func openBlocking() throws(AMQPError) -> sending ConnectionHandle {
+        let addresses = try Resolver.addresses(of: endpoint.host, before: deadline)
+        // TLS needs the name itself: the library compares the certificate with what it connects to.
+        let hosts = endpoint.tls == nil ? addresses : [endpoint.host]
+        var failure = AMQPError(.unknownHost, "the host '\(endpoint.host)' has no address")
+        for host in hosts {
+            do throws(AMQPError) {
+                return try open(host)
+            } catch {
+                failure = error
+                if error.code != .refused { break }
+            }
+        }
+        throw failure
+    }
+
+    private func open(_ host: String) throws(AMQPError) -> sending ConnectionHandle {
+        guard let state = unsafe amqp_new_connection() else {
+            throw AMQPError(.resources, "no memory for a connection")
+        }
+        do throws(AMQPError) {
+            let guarded = try unsafe connect(state, to: host)
+            do throws(AMQPError) {
+                try unsafe logIn(state)
+            } catch {
+                // Before the descriptor is closed.
+                guarded.end()
+                throw error
+            }
+            guarded.set(deadline: nil)
+            return unsafe ConnectionHandle(state, guarded: guarded)
+        } catch {
+            unsafe amqp_destroy_connection(state)
+            throw error
+        }
+    }
+
+    private func connect(_ state: amqp_connection_state_t, to host: String) throws(AMQPError) -> GuardedSocket {
+        let socket: OpaquePointer?
+        if let tls = endpoint.tls {
+            unsafe socket = amqp_ssl_socket_new(state)
+            guard let socket = unsafe socket else { throw AMQPError(.resources, "no memory for TLS") }
+            try unsafe TLSSetup(options: tls, host: host).apply(to: socket)
+        } else {
+            unsafe socket = amqp_tcp_socket_new(state)
+        }
+        guard let socket = unsafe socket else { throw AMQPError(.resources, "no memory for a socket") }
+        var bound = remaining
+        let status = unsafe amqp_socket_open_noblock(socket, host, Int32(endpoint.port), &bound)
+        guard status == AMQP_STATUS_OK.rawValue else { throw socketError(status) }
+        let guarded = watchdog.guardSocket(unsafe amqp_get_sockfd(state))
+        guarded.set(deadline: deadline)
+        onSocket(guarded)
+        _ = unsafe fcntl(amqp_get_sockfd(state), F_SETFD, FD_CLOEXEC)
+        return guarded
+    }
+
+    private var remaining: timeval {
+        let milliseconds = Int(max(.milliseconds(1), deadline - .now) / .milliseconds(1))
+        return timeval(tv_sec: milliseconds / 1000, tv_usec: milliseconds % 1000 * 1000)
+    }
+
+    private func logIn(_ state: amqp_connection_state_t) throws(AMQPError) {
+        var bound = remaining
+        _ = unsafe amqp_set_handshake_timeout(state, &bound)
+        let arena = Arena()
+        var properties = unsafe arena.table(clientProperties)
+        let heartbeat = Int32(configuration.heartbeat.components.seconds)
+        let reply =
+            switch endpoint.credentials {
+            case .plain(let user, let password):
+                unsafe tidings_amqp_login_plain(
+                    state, endpoint.virtualHost, 0, 131_072, heartbeat, &properties, user, password)
+            case .external:
+                unsafe tidings_amqp_login_external(state, endpoint.virtualHost, 0, 131_072, heartbeat, &properties, "")
+            }
+        guard unsafe reply.reply_type != AMQP_RESPONSE_NORMAL else { return }
+        throw unsafe loginError(reply)
+    }
+
+    /// Without `consumer_cancel_notify` a consumer whose queue is deleted would wait for ever; without
+    /// `connection.blocked` an alarm could only be guessed.
+    private var clientProperties: AMQPTable {
+        [
+            "product": "Tidings", "platform": "Swift", "connection_name": .string(configuration.name),
+            "capabilities": .table([
+                "connection.blocked": true, "consumer_cancel_notify": true, "publisher_confirms": true,
+                "basic.nack": true, "authentication_failure_close": true, "exchange_exchange_bindings": true,
+            ]),
+        ]
+    }
+
+    private func socketError(_ status: Int32) -> AMQPError {
+        switch status {
+        case AMQP_STATUS_TIMEOUT.rawValue:
+            return AMQPError(
+                .timedOut,
+                "\(endpoint) did not answer within \(configuration.connectTimeout): check host, port and firewall")
+        case AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED.rawValue:
+            return AMQPError(
+                .tlsHostMismatch,
+                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one"
+            )
+        case AMQP_STATUS_SSL_PEER_VERIFY_FAILED.rawValue: return refusedCertificate
+        case AMQP_STATUS_SSL_CONNECTION_FAILED.rawValue, AMQP_STATUS_SSL_ERROR.rawValue:
+            return AMQPError(
+                .tlsFailed,
+                "no TLS with \(endpoint): check that the port speaks TLS 1.2 or later, and whether it wants a client certificate"
+            )
+        default:
+            return AMQPError(
+                .refused, "nothing accepts connections at \(endpoint): check that the broker runs there, and the port")
+        }
+    }
+
+    private var refusedCertificate: AMQPError {
+        let refusal = TLSLibrary.takeRefusal()
+        let words = refusal.map { ": \($0.text)" } ?? ""
+        switch refusal?.code {
+        // X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH.
+        case 62, 64:
+            return AMQPError(
+                .tlsHostMismatch,
+                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one"
+            )
+        // X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED.
+        case 9, 10:
+            return AMQPError(
+                .tlsUntrusted, "the certificate of \(endpoint) is not valid today\(words): renew it, or set the clock")
+        default:
+            return AMQPError(
+                .tlsUntrusted,
+                "the certificate of \(endpoint) was not issued by a trusted authority\(words): name its CA (cacertfile)"
+            )
+        }
+    }
+
+    private func loginError(_ reply: amqp_rpc_reply_t) -> AMQPError {
+        if unsafe reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION,
+            case .connectionClosed(let close) = unsafe IncomingMethod(reply.reply)
+        {
+            return LoginRefusal(close: close, endpoint: endpoint).error
+        }
+        switch unsafe reply.library_error {
+        case AMQP_STATUS_TIMEOUT.rawValue:
+            return AMQPError(
+                .timedOut,
+                "\(endpoint) accepted the connection and did not answer: check that it is a broker, and its health")
+        case AMQP_STATUS_CONNECTION_CLOSED.rawValue, AMQP_STATUS_SOCKET_ERROR.rawValue:
+            return AMQPError(
+                .connectionLost,
+                "\(endpoint) ended the connection during login: check that the port speaks AMQP 0-9-1"
+                    + (endpoint.tls == nil ? " without TLS (amqps:// is with TLS)" : "") + ", and the broker's log")
+        case let code:
+            return AMQPError(
+                .protocolViolation, "\(endpoint) did not answer as AMQP 0-9-1: \(LibraryStatus(code).text)")
+        }
+    }
+}
+
+/// What the broker says to a login that it refuses.
+private struct LoginRefusal {
+    let close: BrokerClose
+    let endpoint: AMQPEndpoint
+
+    var error: AMQPError {
+        switch close.code {
+        case 403:
+            return AMQPError(
+                .authentication,
+                "\(endpoint) refuses \(endpoint.credentials): check name and password "
+                    + "(guest may connect from the broker's own host only)", replyCode: close.code)
+        case 530:
+            let why =
+                close.text.contains("not found")
+                ? "does not exist: create it (rabbitmqctl add_vhost), or correct the URL"
+                : "is closed to \(endpoint.credentials): give permissions (rabbitmqctl set_permissions -p), or correct the URL"
+            return AMQPError(
+                .virtualHost, "the virtual host '\(endpoint.virtualHost)' at \(endpoint.host):\(endpoint.port) \(why)",
+                replyCode: close.code)
+        default:
+            return AMQPError(
+                .closedByBroker, "\(endpoint) refuses the connection: \(close.text)", replyCode: close.code)
+        }
+    }
+}
