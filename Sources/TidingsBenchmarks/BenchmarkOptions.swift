@@ -38,6 +38,7 @@ struct BenchmarkOptions: Sendable {
           --history N       transactions of the long history (1000000; with --quick 100000)
           --quick           less work, no million-row transactions
           --broker URL      amqp://user:password@host:port/vhost of the broker that is measured with
+                            (a private one, started for the run, with its data in the directory of --directory)
           --queue TYPE      classic, quorum or transient (all three)
           --size N          bytes of a message's body (200 and 1024)
           --window N        messages under way (1, 100 and 1000)

@@ -1,3 +1,6 @@
+import Glibc
+import TidingsTestKit
+
 /// Messages through the broker, by the library and by C functions in turn.
 ///
 /// Broker and both sides share the machine, so that only ratios mean anything.
@@ -13,10 +16,18 @@ struct BrokerBenchmark {
     let options: BenchmarkOptions
 
     func run() async throws -> [Measurement] {
-        guard let url = options.broker.url else {
-            throw BenchmarkError("name a broker: --broker amqp://user:password@host:port/vhost")
+        if let url = options.broker.url { return try await run(BrokerEndpoint(url)) }
+        // The broker's files go where the directory for temporary files is, like all others of a measurement.
+        setenv("TMPDIR", options.directory, 1)
+        let broker = try await PrivateBroker.start()
+        do {
+            let measurements = try await run(BrokerEndpoint(broker.makeVirtualHost().url))
+            await broker.shutDown()
+            return measurements
+        } catch {
+            await broker.shutDown()
+            throw error
         }
-        return try await run(BrokerEndpoint(url))
     }
 
     private func run(_ endpoint: BrokerEndpoint) async throws -> [Measurement] {
