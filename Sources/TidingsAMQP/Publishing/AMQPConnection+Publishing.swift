@@ -53,9 +53,7 @@ extension AMQPConnection {
         while let channel = publisher.channel, session === self.session, session.blockedReason == nil,
             let batch = publisher.waiting.first
         {
-            let publication = batch.publications[batch.next]
-            let size = publication.message.body.count
-            guard publisher.hasRoom(for: size) else { return }
+            guard publisher.hasRoom(for: batch.publications[batch.next].message.body.count) else { return }
             written += 1
             if written % Self.messagesPerDrain == 1 {
                 now = .now
@@ -66,25 +64,24 @@ extension AMQPConnection {
                     continue
                 }
             }
-            guard write(publication, of: batch, publisher, channel, session, at: now) else { return }
+            guard writeNext(of: batch, publisher, channel, session, at: now) else { return }
         }
     }
 
-    private func write(
-        _ publication: AMQPPublication, of batch: PublishBatch, _ publisher: PublisherState, _ channel: Channel,
-        _ session: Session, at now: ContinuousClock.Instant
+    private func writeNext(
+        of batch: PublishBatch, _ publisher: PublisherState, _ channel: Channel, _ session: Session,
+        at now: ContinuousClock.Instant
     ) -> Bool {
-        let size = publication.message.body.count
+        let index = batch.next
+        let size = batch.publications[index].message.body.count
         if size > 1 << 20 {
             session.handle.guarded.set(deadline: now + configuration.sendTimeout * (1 + size >> 20))
         }
-        publisher.confirms.written(PublishSlot(batch: batch, index: batch.next), size: size, at: now)
+        publisher.confirms.written(PublishSlot(batch: batch, index: index), size: size, at: now)
         batch.next += 1
         if batch.next == batch.publications.count { _ = publisher.waiting.removeFirst() }
         do throws(AMQPError) {
-            try session.handle.publish(
-                publication.message, to: publication.address, isMandatory: publication.isMandatory,
-                channel: channel.number)
+            try session.handle.publish(batch.publications[index], channel: channel.number)
             return true
         } catch {
             // A part of it may have been written, and perhaps taken: unknown, as all that is unanswered.
