@@ -50,7 +50,7 @@ extension AMQPConnection {
         }
     }
 
-    private func handle(_ frame: Incoming, _ session: Session) throws(AMQPError) {
+    private func handle(_ frame: consuming Incoming, _ session: Session) throws(AMQPError) {
         switch unsafe frame {
         case .method(let number, let method):
             session.handle.releaseMemory(channel: number)
@@ -96,7 +96,9 @@ extension AMQPConnection {
         }
     }
 
-    private func deliver(_ content: (FrameAssembler.Origin, AMQPMessage), to channel: Channel) throws(AMQPError) {
+    private func deliver(
+        _ content: consuming (FrameAssembler.Origin, AMQPMessage), to channel: Channel
+    ) throws(AMQPError) {
         switch (content.0, channel.owner) {
         case (.delivery(let tag, let isRedelivered, let address), .consumer(let consumer)):
             try consumer.buffer.add(content.1, tag: tag, isRedelivered: isRedelivered, address)

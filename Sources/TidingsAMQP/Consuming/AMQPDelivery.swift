@@ -12,20 +12,23 @@ public struct AMQPDelivery: Sendable {
     public let isRedelivered: Bool
 
     let tag: UInt64
-    let generation: Int
+    /// The channel's, of those that its consumer has had.
+    var generation = 0
     let source: DeliveryBuffer
 
     /// Tells the broker that the message is dealt with.
     ///
     /// - Returns: false where it was settled before, or its channel is gone.
     @discardableResult
-    public func ack() -> Bool { source.settle(self) { $0.ack(tag: tag) } }
+    public func ack() -> Bool { source.settle(generation) { [tag] in $0.ack(tag: tag) } }
 
     /// Gives the message back: to the queue, where `requeue`; else it is dropped, or dead-lettered.
     ///
     /// - Returns: false where it was settled before, or its channel is gone.
     @discardableResult
-    public func reject(requeue: Bool) -> Bool { source.settle(self) { $0.reject(tag: tag, requeue: requeue) } }
+    public func reject(requeue: Bool) -> Bool {
+        source.settle(generation) { [tag] in $0.reject(tag: tag, requeue: requeue) }
+    }
 }
 
 /// What a consumer has done since it was made.

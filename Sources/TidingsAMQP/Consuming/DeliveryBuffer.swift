@@ -68,14 +68,17 @@ final class DeliveryBuffer: Sendable {
 
     /// A delivery came. Whoever waits gets it when there are several, or by ``handOver()``: waking costs more than all
     /// else that is done for a delivery.
-    func add(_ message: AMQPMessage, tag: UInt64, isRedelivered: Bool, _ address: AMQPAddress) throws(AMQPError) {
+    func add(
+        _ message: consuming AMQPMessage, tag: UInt64, isRedelivered: Bool, _ address: consuming AMQPAddress
+    ) throws(AMQPError) {
+        // Moved into the queue: a copy would count the references of all texts.
+        var delivery: AMQPDelivery? = AMQPDelivery(
+            message: message, address: address, isRedelivered: isRedelivered, tag: tag, source: self)
         let mustHandOver = try state.withLock { state throws(AMQPError) -> Bool in
             try state.settlements.delivered(tag: tag)
             state.counts.delivered += 1
-            state.deliveries.append(
-                AMQPDelivery(
-                    message: message, address: address, isRedelivered: isRedelivered, tag: tag,
-                    generation: state.generation, source: self))
+            delivery?.generation = state.generation
+            if let delivery = delivery.take() { state.deliveries.append(delivery) }
             return !state.waiters.isEmpty && state.deliveries.count >= Self.handedTogether
         }
         if mustHandOver { handOver() }
@@ -134,9 +137,9 @@ final class DeliveryBuffer: Sendable {
     }
 
     /// Settles a delivery, where it belongs to the present channel.
-    func settle(_ delivery: AMQPDelivery, _ settle: (inout SettlementStateMachine) -> Bool) -> Bool {
+    func settle(_ generation: Int, _ settle: (inout SettlementStateMachine) -> Bool) -> Bool {
         let (isSettled, mustWake) = state.withLock { state in
-            guard state.isLive, delivery.generation == state.generation else {
+            guard state.isLive, generation == state.generation else {
                 state.counts.stale += 1
                 return (false, false)
             }

@@ -23,7 +23,7 @@ struct Deque<Element> {
         }
     }
 
-    mutating func append(_ element: Element) {
+    mutating func append(_ element: consuming Element) {
         if count == slots.count { grow() }
         slots[position(count)] = element
         count += 1
