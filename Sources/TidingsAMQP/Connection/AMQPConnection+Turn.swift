@@ -56,10 +56,10 @@ extension AMQPConnection {
             session.handle.releaseMemory(channel: number)
             try handle(method, on: number, session)
         case .header(let number, let size, let properties):
-            session.handle.releaseMemory(channel: number)
+            defer { session.handle.releaseMemory(channel: number) }
             guard let channel = session.channels[number] else { return }
-            let content = try channel.assembler.header(
-                bodySize: size, properties, maximum: configuration.maximumMessageSize)
+            let content = try unsafe channel.assembler.header(
+                bodySize: size, session.handle.copy(properties), maximum: configuration.maximumMessageSize)
             if let content { try deliver(content, to: channel) }
         case .body(let number, let piece):
             // For each piece, not for each message: a large body would be held twice.

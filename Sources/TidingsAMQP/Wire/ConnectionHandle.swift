@@ -18,6 +18,7 @@ internal import Glibc
 
     private let state: amqp_connection_state_t
     private let arena = Arena()
+    private var recentTexts = RecentTexts()
 
     /// Takes over a connection that has logged in.
     @unsafe init(_ state: amqp_connection_state_t, guarded: GuardedSocket) {
@@ -72,7 +73,7 @@ internal import Glibc
 
     /// Reads the next frame where there is one, without waiting; sends a heartbeat where one is due.
     ///
-    /// What the frame lends is good until the next call. Throws where the connection has failed.
+    /// What the frame lends is good until the next call, or until the channel's memory is released. Throws where the connection has failed.
     @unsafe func receive() throws(AMQPError) -> Incoming? {
         while true {
             var frame = unsafe amqp_frame_t()
@@ -83,17 +84,22 @@ internal import Glibc
             let channel = unsafe frame.channel
             switch Int32(unsafe frame.frame_type) {
             case AMQP_FRAME_METHOD:
-                return unsafe .method(channel: channel, IncomingMethod(frame.payload.method))
+                return unsafe .method(channel: channel, IncomingMethod(frame.payload.method, &recentTexts))
             case AMQP_FRAME_HEADER:
                 let header = unsafe frame.payload.properties
-                let properties = unsafe header.decoded.load(as: amqp_basic_properties_t.self)
-                return unsafe .header(channel: channel, bodySize: header.body_size, AMQPProperties(properties))
+                let properties = unsafe header.decoded.assumingMemoryBound(to: amqp_basic_properties_t.self)
+                return unsafe .header(channel: channel, bodySize: header.body_size, properties)
             case AMQP_FRAME_BODY:
                 let body = unsafe frame.payload.body_fragment
                 return unsafe .body(channel: channel, UnsafeRawBufferPointer(start: body.bytes, count: body.len))
             default: continue
             }
         }
+    }
+
+    /// Copies the properties that ``receive()`` lent.
+    @unsafe func copy(_ properties: UnsafePointer<amqp_basic_properties_t>) -> AMQPProperties {
+        unsafe AMQPProperties(properties.pointee, &recentTexts)
     }
 
     /// Lets the library use the memory of a channel's frames again. Nothing that ``receive()`` lent is good after it.

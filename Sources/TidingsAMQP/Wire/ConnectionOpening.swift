@@ -167,8 +167,9 @@ struct ConnectionOpening: Sendable {
     }
 
     private func loginError(_ reply: amqp_rpc_reply_t) -> AMQPError {
+        var recent = RecentTexts()
         if unsafe reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION,
-            case .connectionClosed(let close) = unsafe IncomingMethod(reply.reply)
+            case .connectionClosed(let close) = unsafe IncomingMethod(reply.reply, &recent)
         {
             return LoginRefusal(close: close, endpoint: endpoint).error
         }

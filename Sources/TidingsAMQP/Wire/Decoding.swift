@@ -61,25 +61,29 @@ extension AMQPValue {
 
 extension AMQPProperties {
     /// A copy of the library's properties.
-    @unsafe init(_ source: amqp_basic_properties_t) {
+    @unsafe init(_ source: amqp_basic_properties_t, _ recent: inout RecentTexts) {
         self.init(isPersistent: false)
         let flags = unsafe source._flags
         func text(_ flag: Int32, _ bytes: amqp_bytes_t) -> String? {
             flags & UInt32(flag) == 0 ? nil : unsafe String(bytes)
         }
-        unsafe contentType = text(AMQP_BASIC_CONTENT_TYPE_FLAG, source.content_type)
-        unsafe contentEncoding = text(AMQP_BASIC_CONTENT_ENCODING_FLAG, source.content_encoding)
+        func text(_ flag: Int32, _ bytes: amqp_bytes_t, _ recent: inout RecentText) -> String? {
+            flags & UInt32(flag) == 0 ? nil : unsafe recent.text(bytes)
+        }
+        unsafe contentType = text(AMQP_BASIC_CONTENT_TYPE_FLAG, source.content_type, &recent.contentType)
+        unsafe contentEncoding = text(
+            AMQP_BASIC_CONTENT_ENCODING_FLAG, source.content_encoding, &recent.contentEncoding)
         if flags & UInt32(AMQP_BASIC_HEADERS_FLAG) != 0 { headers = unsafe AMQPTable(source.headers) }
         if flags & UInt32(AMQP_BASIC_DELIVERY_MODE_FLAG) != 0 { isPersistent = unsafe source.delivery_mode == 2 }
         if flags & UInt32(AMQP_BASIC_PRIORITY_FLAG) != 0 { priority = unsafe source.priority }
         unsafe correlationID = text(AMQP_BASIC_CORRELATION_ID_FLAG, source.correlation_id)
-        unsafe replyTo = text(AMQP_BASIC_REPLY_TO_FLAG, source.reply_to)
+        unsafe replyTo = text(AMQP_BASIC_REPLY_TO_FLAG, source.reply_to, &recent.replyTo)
         unsafe expiration = text(AMQP_BASIC_EXPIRATION_FLAG, source.expiration)
         unsafe messageID = text(AMQP_BASIC_MESSAGE_ID_FLAG, source.message_id)
         if flags & UInt32(AMQP_BASIC_TIMESTAMP_FLAG) != 0 { timestamp = unsafe source.timestamp }
-        unsafe type = text(AMQP_BASIC_TYPE_FLAG, source.type)
-        unsafe userID = text(AMQP_BASIC_USER_ID_FLAG, source.user_id)
-        unsafe applicationID = text(AMQP_BASIC_APP_ID_FLAG, source.app_id)
+        unsafe type = text(AMQP_BASIC_TYPE_FLAG, source.type, &recent.type)
+        unsafe userID = text(AMQP_BASIC_USER_ID_FLAG, source.user_id, &recent.userID)
+        unsafe applicationID = text(AMQP_BASIC_APP_ID_FLAG, source.app_id, &recent.applicationID)
     }
 }
 

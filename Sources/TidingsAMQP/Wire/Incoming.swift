@@ -4,8 +4,8 @@ internal import CTidingsRabbitMQ
 @unsafe enum Incoming {
     /// A method on a channel.
     case method(channel: UInt16, IncomingMethod)
-    /// The header of a message's content.
-    case header(channel: UInt16, bodySize: UInt64, AMQPProperties)
+    /// The header of a message's content: good until the channel's memory is released.
+    case header(channel: UInt16, bodySize: UInt64, UnsafePointer<amqp_basic_properties_t>)
     /// A piece of a body: good until the next frame is read.
     case body(channel: UInt16, UnsafeRawBufferPointer)
 }
@@ -44,7 +44,7 @@ enum Reply: Hashable {
 
 extension IncomingMethod {
     /// Copies a method out of the library's memory. Nil is one that the protocol knows no place for here.
-    @unsafe init(_ method: amqp_method_t) {
+    @unsafe init(_ method: amqp_method_t, _ recent: inout RecentTexts) {
         let decoded = unsafe method.decoded
         /// The method's fields.
         func fields<Fields>(_: Fields.Type) -> Fields { unsafe decoded!.load(as: Fields.self) }
@@ -59,7 +59,9 @@ extension IncomingMethod {
             let delivery = unsafe fields(amqp_basic_deliver_t.self)
             self = .delivery(
                 tag: unsafe delivery.delivery_tag, isRedelivered: unsafe delivery.redelivered != 0,
-                unsafe AMQPAddress(exchange: String(delivery.exchange), routingKey: String(delivery.routing_key)))
+                unsafe AMQPAddress(
+                    exchange: recent.exchange.text(delivery.exchange),
+                    routingKey: recent.routingKey.text(delivery.routing_key)))
         case AMQP_BASIC_RETURN_METHOD:
             let returned = unsafe fields(amqp_basic_return_t.self)
             self = .returned(
