@@ -33,9 +33,7 @@ final class DeliveryBuffer: Sendable {
 
     private let state = Mutex(State())
     private let mailbox: Mailbox
-    /// How many deliveries are handed to whoever waits while more of them are being read.
-    private static let handedTogether = 32
-    /// How many settlements go out without waiting for more.
+    /// How many settlements go out, and how many deliveries are handed over, without waiting for more.
     private let enough: Int
 
     init(prefetch: UInt16, mailbox: Mailbox) {
@@ -79,7 +77,7 @@ final class DeliveryBuffer: Sendable {
             state.counts.delivered += 1
             delivery?.generation = state.generation
             if let delivery = delivery.take() { state.deliveries.append(delivery) }
-            return !state.waiters.isEmpty && state.deliveries.count >= Self.handedTogether
+            return !state.waiters.isEmpty && state.deliveries.count >= enough
         }
         if mustHandOver { handOver() }
     }
