@@ -48,7 +48,7 @@ extension AMQPConnection {
     /// Lets go whoever waits for a reply that is late. Gives when the next one will be.
     func checkReplies(_ session: Session, at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         var next: ContinuousClock.Instant?
-        for channel in [session.control] + session.channels.values {
+        for channel in session.channelsThatWait {
             guard let pending = channel.pending else { continue }
             guard pending.deadline <= now else {
                 next = min(next ?? pending.deadline, pending.deadline)

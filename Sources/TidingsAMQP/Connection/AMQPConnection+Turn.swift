@@ -15,23 +15,31 @@ extension AMQPConnection {
         session.handle.guarded.set(deadline: now + configuration.sendTimeout)
         if isReadable { session.lastReceived = now }
         if isReadable || session.handle.hasBufferedFrames || now >= session.nextService { drain(session, at: now) }
-        let next = [
-            settleAll(at: now), pumpAll(at: now), checkHeartbeat(at: now),
-            self.session.flatMap { checkReplies($0, at: now) },
-            checkWaiter(at: now),
-        ]
+        var next = settleAll(at: now)
+        next = Self.earlier(next, pumpAll(at: now))
+        next = Self.earlier(next, checkHeartbeat(at: now))
+        if let session = self.session { next = Self.earlier(next, checkReplies(session, at: now)) }
+        next = Self.earlier(next, checkWaiter(at: now))
         if isClosing, publishers.values.allSatisfy(\.isIdle) { signal() }
         guard let session = self.session else { return PollRequest(descriptor: -1, timeout: 0) }
         session.handle.guarded.set(deadline: nil)
         return PollRequest(
             descriptor: session.handle.descriptor,
-            timeout: session.handle.hasBufferedFrames ? 0 : Self.timeout(next.compactMap(\.self).min(), from: now))
+            timeout: session.handle.hasBufferedFrames ? 0 : Self.timeout(next, from: now))
+    }
+
+    private static func earlier(
+        _ one: ContinuousClock.Instant?, _ other: ContinuousClock.Instant?
+    ) -> ContinuousClock.Instant? {
+        guard let one, let other else { return one ?? other }
+        return min(one, other)
     }
 
     private static func timeout(_ deadline: ContinuousClock.Instant?, from now: ContinuousClock.Instant) -> Int32 {
         guard let deadline else { return -1 }
+        let (seconds, attoseconds) = max(.zero, deadline - now).components
         // One more millisecond: waking too early would only mean to wait again.
-        return Int32(clamping: Int(max(.zero, deadline - now) / .milliseconds(1)) + 1)
+        return Int32(clamping: min(seconds, 1_000_000) * 1000 + attoseconds / 1_000_000_000_000_000 + 1)
     }
 
     /// Reads what there is.

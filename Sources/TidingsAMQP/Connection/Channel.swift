@@ -66,5 +66,12 @@ final class Session {
         return channel
     }
 
+    /// The channels on which somebody waits for a reply: hardly ever one.
+    var channelsThatWait: [Channel] {
+        var waiting = channels.values.filter { $0.pending != nil }
+        if control.pending != nil { waiting.append(control) }
+        return waiting
+    }
+
     subscript(number: UInt16) -> Channel? { number == 0 ? control : channels[number] }
 }

@@ -154,11 +154,14 @@ final class ConnectionThread: SerialExecutor {
             work.isWaiting = unsafe work.jobs.isEmpty && !work.isAwake && !work.isStopping
             return work.isWaiting
         }
-        var descriptors = [
+        var descriptors: [2 of pollfd] = [
             pollfd(fd: wakeDescriptor, events: Int16(POLLIN), revents: 0),
             pollfd(fd: request.descriptor, events: Int16(POLLIN), revents: 0),
         ]
-        let count = unsafe poll(&descriptors, 2, mustWait ? request.timeout : 0)
+        var span = descriptors.mutableSpan
+        let count = unsafe span.withUnsafeMutableBufferPointer { descriptors in
+            unsafe poll(descriptors.baseAddress, 2, mustWait ? request.timeout : 0)
+        }
         if mustWait { work.withLock { $0.isWaiting = false } }
         guard count > 0 else { return false }
         if descriptors[0].revents != 0 {
