@@ -6,6 +6,9 @@ struct Knock {
     /// What a client of AMQP 0-9-1 begins with.
     static let protocolHeader = Array("AMQP".utf8) + [0, 0, 9, 1]
 
+    /// What the broker answers with the protocol's header, and then closes the connection at once.
+    static let otherProtocol = "GET / HTTP/1.0\r\n\r\n"
+
     /// Sends bytes and returns the first bytes of the answer; fewer where it ends, or does not come within the time.
     static func answer(to bytes: [UInt8], port: Int, count: Int, seconds: Int = 10) throws -> [UInt8] {
         let socket = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
@@ -26,35 +29,5 @@ struct Knock {
         var answer = [UInt8](repeating: 0, count: count)
         let received = recv(socket, &answer, count, Int32(MSG_WAITALL))
         return Array(answer.prefix(max(received, 0)))
-    }
-}
-
-/// What a user may do.
-enum Permissions {
-    /// The virtual host, and the patterns to configure, write and read, for each of a user's permissions.
-    static func of(_ user: String, on broker: PrivateBroker) async throws -> [[String]] {
-        let text = try await broker.evaluate(
-            """
-            Keys = [vhost, configure, write, read],
-            [base64:encode(iolist_to_binary(lists:join(0, [proplists:get_value(K, P) || K <- Keys])))
-                || P <- rabbit_auth_backend_internal:list_user_permissions(\(PrivateBroker.binary(user)))]
-            """)
-        return text.split(separator: "\"").compactMap { Data(base64Encoded: String($0)) }.map { data in
-            data.split(separator: 0, omittingEmptySubsequences: false).map { String(decoding: $0, as: UTF8.self) }
-        }
-    }
-}
-
-/// What a private broker has left on the machine.
-enum Guarded {
-    /// The processes whose environment names the directory, or one that it lies in.
-    static func processes(of directory: String) throws -> [Int32] {
-        let root = directory.split(separator: "/").first { $0.hasPrefix("tidings-") }.map(String.init) ?? directory
-        return try FileManager.default.contentsOfDirectory(atPath: "/proc").compactMap { Int32($0) }.filter { process in
-            guard let environment = FileManager.default.contents(atPath: "/proc/\(process)/environ") else {
-                return false
-            }
-            return String(decoding: environment, as: UTF8.self).contains(root)
-        }
     }
 }
