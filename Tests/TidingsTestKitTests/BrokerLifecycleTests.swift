@@ -101,6 +101,8 @@ struct BrokerLifecycleTests {
         let description = try #require(error?.description)
         #expect(description.contains("did not start"))
         #expect(description.contains("no_such_setting"), "\(description)")
+        let path = try #require(description.split(separator: " ").first { $0.hasPrefix("/") })
+        try await Gone.wait(for: [String(path.prefix(while: { $0 != ":" }))])
     }
 
     @Test("one that nobody holds any more ends")

@@ -35,7 +35,8 @@ enum Permissions {
     static func of(_ user: String, on broker: PrivateBroker) async throws -> [[String]] {
         let text = try await broker.evaluate(
             """
-            [base64:encode(iolist_to_binary(lists:join(0, [proplists:get_value(K, P) || K <- [vhost, configure, write, read]])))
+            Keys = [vhost, configure, write, read],
+            [base64:encode(iolist_to_binary(lists:join(0, [proplists:get_value(K, P) || K <- Keys])))
                 || P <- rabbit_auth_backend_internal:list_user_permissions(\(PrivateBroker.binary(user)))]
             """)
         return text.split(separator: "\"").compactMap { Data(base64Encoded: String($0)) }.map { data in

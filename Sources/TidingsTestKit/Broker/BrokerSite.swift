@@ -25,6 +25,8 @@ final class BrokerSite: Sendable {
         let environment = directory.mark.merging([
             "PATH": "/usr/lib/rabbitmq/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": directory.path,
             "ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": "\(port)",
+            // No dump into the directory that the tests run in.
+            "ERL_CRASH_DUMP_SECONDS": "0",
         ]) { $1 }
         let cookie = directory.file(".erlang.cookie")
         try Data(UUID().uuidString.utf8).write(to: URL(filePath: cookie))
