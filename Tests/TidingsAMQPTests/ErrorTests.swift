@@ -1,5 +1,5 @@
-import TidingsAMQP
 import Testing
+import TidingsAMQP
 
 struct ErrorTests {
     @Test("An error tells its kind, its reply code and its message on one line")

@@ -63,7 +63,8 @@ extension AMQPEndpoint {
         default:
             guard value == host else {
                 throw AMQPError(
-                    .invalid, "server_name_indication must be the host of the broker URL: connect by the certificate's name"
+                    .invalid,
+                    "server_name_indication must be the host of the broker URL: connect by the certificate's name"
                 )
             }
         }

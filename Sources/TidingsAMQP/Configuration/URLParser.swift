@@ -21,7 +21,8 @@ struct URLParser {
             rest = rest.dropFirst(scheme.count)
             return isTLS
         }
-        throw AMQPError(.invalid, "a broker URL begins with amqp:// or amqps://, such as amqp://user:password@host/vhost")
+        throw AMQPError(
+            .invalid, "a broker URL begins with amqp:// or amqps://, such as amqp://user:password@host/vhost")
     }
 
     /// Takes all the rest.
@@ -31,13 +32,15 @@ struct URLParser {
         if let query = cut(from: "?") {
             // Here and below: what follows the mark may be the end of a password, which no error may show.
             guard !query.contains("@") else {
-                throw AMQPError(.invalid, "a '?' in the user or password of a broker URL is written %3F, an '@' behind it %40")
+                throw AMQPError(
+                    .invalid, "a '?' in the user or password of a broker URL is written %3F, an '@' behind it %40")
             }
             parts.parameters = try parameters(query)
         }
         if let path = cut(from: "/"), !path.isEmpty {
             guard !path.contains("@") else {
-                throw AMQPError(.invalid, "a '/' in the user or password of a broker URL is written %2F, an '@' behind it %40")
+                throw AMQPError(
+                    .invalid, "a '/' in the user or password of a broker URL is written %2F, an '@' behind it %40")
             }
             guard !path.contains("/") else {
                 throw AMQPError(.invalid, "the virtual host in the broker URL holds a '/': write it as %2F")

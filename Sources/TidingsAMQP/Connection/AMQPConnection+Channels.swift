@@ -87,7 +87,8 @@ extension AMQPConnection {
         guard consumer.channel === channel else { return }
         restart(
             consumer,
-            AMQPError(.consumerCancelled, "the broker ended the consumer of '\(consumer.queue)': the queue was deleted"))
+            AMQPError(.consumerCancelled, "the broker ended the consumer of '\(consumer.queue)': the queue was deleted")
+        )
     }
 
     /// Declares the topology again, for a queue that was deleted belongs to it; then consumes again.

@@ -57,7 +57,8 @@ extension AMQPConnection {
             if let reason = session.blockedReason {
                 channel.isAbandoned = true
                 channel.finish(
-                    .failure(AMQPError(.timedOut, "\(pending.request.name): the broker is blocked by an alarm (\(reason))")))
+                    .failure(
+                        AMQPError(.timedOut, "\(pending.request.name): the broker is blocked by an alarm (\(reason))")))
             } else {
                 drop(AMQPError(.timedOut, "\(pending.request.name): the broker did not answer in time"))
                 return nil

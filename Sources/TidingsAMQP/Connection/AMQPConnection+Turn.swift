@@ -9,12 +9,15 @@ extension AMQPConnection {
         }
         if mailbox.closeDeadline != nil, !isClosing { signal() }
         let now = ContinuousClock.now
-        guard let session else { return PollRequest(descriptor: -1, timeout: Self.timeout(checkWaiter(at: now), from: now)) }
+        guard let session else {
+            return PollRequest(descriptor: -1, timeout: Self.timeout(checkWaiter(at: now), from: now))
+        }
         session.handle.guarded.set(deadline: now + configuration.sendTimeout)
         if isReadable { session.lastReceived = now }
         if isReadable || session.handle.hasBufferedFrames || now >= session.nextService { drain(session, at: now) }
         let next = [
-            settleAll(at: now), pumpAll(at: now), checkHeartbeat(at: now), self.session.flatMap { checkReplies($0, at: now) },
+            settleAll(at: now), pumpAll(at: now), checkHeartbeat(at: now),
+            self.session.flatMap { checkReplies($0, at: now) },
             checkWaiter(at: now),
         ]
         if isClosing, publishers.values.allSatisfy(\.isIdle) { signal() }

@@ -67,7 +67,8 @@ final class ConnectionThread: SerialExecutor {
     static func started(name: String) throws(AMQPError) -> ThreadState {
         let descriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
         guard descriptor >= 0 else {
-            throw AMQPError(.resources, "no descriptor for a broker connection (error \(errno)): raise the limit of open files")
+            throw AMQPError(
+                .resources, "no descriptor for a broker connection (error \(errno)): raise the limit of open files")
         }
         let state = ThreadState(name: name, wakeDescriptor: descriptor)
         // Retained here, released at the end of the thread's own function.

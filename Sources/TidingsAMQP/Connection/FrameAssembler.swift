@@ -28,7 +28,8 @@ struct FrameAssembler {
         guard case .waitingForHeader(let origin) = state else { throw Self.violation("a header without a message") }
         guard bodySize <= UInt64(maximum) else {
             throw AMQPError(
-                .protocolViolation, "a message of \(bodySize) bytes, and at most \(maximum) are taken (maximumMessageSize)")
+                .protocolViolation,
+                "a message of \(bodySize) bytes, and at most \(maximum) are taken (maximumMessageSize)")
         }
         guard bodySize > 0 else {
             state = .idle

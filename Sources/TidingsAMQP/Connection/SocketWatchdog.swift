@@ -108,7 +108,9 @@ final class GuardedSocket: Sendable {
     func remove(_ socket: GuardedSocket) { state.withLock { $0.sockets.removeAll { $0 === socket } } }
 
     func startThread() throws(AMQPError) {
-        guard wakeDescriptor >= 0 else { throw AMQPError(.resources, "no descriptor for the watchdog of broker connections") }
+        guard wakeDescriptor >= 0 else {
+            throw AMQPError(.resources, "no descriptor for the watchdog of broker connections")
+        }
         // Retained here, released at the end of the thread's own function.
         let context = unsafe Unmanaged.passRetained(self).toOpaque()
         let code = unsafe pthread_create(

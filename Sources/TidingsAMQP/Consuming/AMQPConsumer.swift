@@ -96,7 +96,8 @@ final class ConsumerState {
         channel = nil
         buffer.lose()
         buffer.end(error)
-        starter?.resume(throwing: error ?? AMQPError(.closed, "the connection was closed before '\(queue)' was consumed"))
+        starter?.resume(
+            throwing: error ?? AMQPError(.closed, "the connection was closed before '\(queue)' was consumed"))
         starter = nil
     }
 }

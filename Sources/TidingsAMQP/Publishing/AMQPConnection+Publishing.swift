@@ -94,14 +94,16 @@ extension AMQPConnection {
     }
 
     /// Gives up a channel whose answers are late. Gives when they would be.
-    private func checkConfirms(_ publisher: PublisherState, at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+    private func checkConfirms(_ publisher: PublisherState, at now: ContinuousClock.Instant) -> ContinuousClock.Instant?
+    {
         guard let session, session.blockedReason == nil, let oldest = publisher.confirms.oldest,
             let channel = publisher.channel
         else { return nil }
         let deadline = max(oldest, session.takingSince) + configuration.confirmTimeout
         guard deadline <= now else { return deadline }
         closeChannel(channel)
-        publisher.lose(AMQPError(.timedOut, "the broker has not answered a publication for \(configuration.confirmTimeout)"))
+        publisher.lose(
+            AMQPError(.timedOut, "the broker has not answered a publication for \(configuration.confirmTimeout)"))
         needsChannels = true
         signal()
         return nil

@@ -48,7 +48,8 @@ public final class AMQPPublisher: Sendable {
             try limits.check(publication.message, to: publication.address)
             guard publication.message.body.count <= connection.configuration.maximumMessageSize else {
                 throw AMQPError(
-                    .invalid, "a message of \(publication.message.body.count) bytes, and maximumMessageSize is "
+                    .invalid,
+                    "a message of \(publication.message.body.count) bytes, and maximumMessageSize is "
                         + "\(connection.configuration.maximumMessageSize)")
             }
         }

@@ -46,7 +46,8 @@ internal import Glibc
     }
 
     /// Writes a message. It has been checked against ``MessageLimits``.
-    func publish(_ message: AMQPMessage, to address: AMQPAddress, isMandatory: Bool, channel: UInt16) throws(AMQPError) {
+    func publish(_ message: AMQPMessage, to address: AMQPAddress, isMandatory: Bool, channel: UInt16) throws(AMQPError)
+    {
         arena.recycle()
         var properties = unsafe amqp_basic_properties_t(message.properties, in: arena)
         let status = unsafe message.body.withUnsafeBytes { body in

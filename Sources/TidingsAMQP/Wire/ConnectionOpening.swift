@@ -28,7 +28,9 @@ struct ConnectionOpening {
     }
 
     private func open(_ host: String) throws(AMQPError) -> ConnectionHandle {
-        guard let state = unsafe amqp_new_connection() else { throw AMQPError(.resources, "no memory for a connection") }
+        guard let state = unsafe amqp_new_connection() else {
+            throw AMQPError(.resources, "no memory for a connection")
+        }
         do throws(AMQPError) {
             let guarded = try unsafe connect(state, to: host)
             do throws(AMQPError) {
@@ -105,16 +107,19 @@ struct ConnectionOpening {
         switch status {
         case AMQP_STATUS_TIMEOUT.rawValue:
             return AMQPError(
-                .timedOut, "\(endpoint) did not answer within \(configuration.connectTimeout): check host, port and firewall")
+                .timedOut,
+                "\(endpoint) did not answer within \(configuration.connectTimeout): check host, port and firewall")
         case AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED.rawValue:
             return AMQPError(
                 .tlsHostMismatch,
-                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one")
+                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one"
+            )
         case AMQP_STATUS_SSL_PEER_VERIFY_FAILED.rawValue: return refusedCertificate
         case AMQP_STATUS_SSL_CONNECTION_FAILED.rawValue, AMQP_STATUS_SSL_ERROR.rawValue:
             return AMQPError(
                 .tlsFailed,
-                "no TLS with \(endpoint): check that the port speaks TLS 1.2 or later, and whether it wants a client certificate")
+                "no TLS with \(endpoint): check that the port speaks TLS 1.2 or later, and whether it wants a client certificate"
+            )
         default:
             return AMQPError(
                 .refused, "nothing accepts connections at \(endpoint): check that the broker runs there, and the port")
@@ -129,7 +134,8 @@ struct ConnectionOpening {
         case 62, 64:
             return AMQPError(
                 .tlsHostMismatch,
-                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one")
+                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one"
+            )
         // X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED.
         case 9, 10:
             return AMQPError(
@@ -137,7 +143,8 @@ struct ConnectionOpening {
         default:
             return AMQPError(
                 .tlsUntrusted,
-                "the certificate of \(endpoint) was not issued by a trusted authority\(words): name its CA (cacertfile)")
+                "the certificate of \(endpoint) was not issued by a trusted authority\(words): name its CA (cacertfile)"
+            )
         }
     }
 
@@ -150,14 +157,16 @@ struct ConnectionOpening {
         switch unsafe reply.library_error {
         case AMQP_STATUS_TIMEOUT.rawValue:
             return AMQPError(
-                .timedOut, "\(endpoint) accepted the connection and did not answer: check that it is a broker, and its health")
+                .timedOut,
+                "\(endpoint) accepted the connection and did not answer: check that it is a broker, and its health")
         case AMQP_STATUS_CONNECTION_CLOSED.rawValue, AMQP_STATUS_SOCKET_ERROR.rawValue:
             return AMQPError(
                 .connectionLost,
                 "\(endpoint) ended the connection during login: check that the port speaks AMQP 0-9-1"
                     + (endpoint.tls == nil ? " without TLS (amqps:// is with TLS)" : "") + ", and the broker's log")
         case let code:
-            return AMQPError(.protocolViolation, "\(endpoint) did not answer as AMQP 0-9-1: \(LibraryStatus(code).text)")
+            return AMQPError(
+                .protocolViolation, "\(endpoint) did not answer as AMQP 0-9-1: \(LibraryStatus(code).text)")
         }
     }
 }
@@ -171,7 +180,8 @@ private struct LoginRefusal {
         switch close.code {
         case 403:
             return AMQPError(
-                .authentication, "\(endpoint) refuses \(endpoint.credentials): check name and password "
+                .authentication,
+                "\(endpoint) refuses \(endpoint.credentials): check name and password "
                     + "(guest may connect from the broker's own host only)", replyCode: close.code)
         case 530:
             let why =
@@ -182,7 +192,8 @@ private struct LoginRefusal {
                 .virtualHost, "the virtual host '\(endpoint.virtualHost)' at \(endpoint.host):\(endpoint.port) \(why)",
                 replyCode: close.code)
         default:
-            return AMQPError(.closedByBroker, "\(endpoint) refuses the connection: \(close.text)", replyCode: close.code)
+            return AMQPError(
+                .closedByBroker, "\(endpoint) refuses the connection: \(close.text)", replyCode: close.code)
         }
     }
 }

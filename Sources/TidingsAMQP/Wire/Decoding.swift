@@ -3,9 +3,10 @@ internal import CTidingsRabbitMQ
 extension String {
     /// A copy of the library's bytes; what is not UTF-8 is replaced.
     @unsafe init(_ bytes: amqp_bytes_t) {
-        self = unsafe bytes.bytes.map {
-            unsafe String(decoding: UnsafeRawBufferPointer(start: $0, count: bytes.len), as: UTF8.self)
-        } ?? ""
+        self =
+            unsafe bytes.bytes.map {
+                unsafe String(decoding: UnsafeRawBufferPointer(start: $0, count: bytes.len), as: UTF8.self)
+            } ?? ""
     }
 }
 
@@ -44,7 +45,8 @@ extension AMQPValue {
             self = .decimal(value: unsafe field.value.decimal.value, decimals: unsafe field.value.decimal.decimals)
         case AMQP_FIELD_KIND_TIMESTAMP.rawValue: self = .timestamp(unsafe field.value.u64)
         case AMQP_FIELD_KIND_UTF8.rawValue, AMQP_FIELD_KIND_BYTES.rawValue:
-            let bytes = unsafe Array(UnsafeRawBufferPointer(start: field.value.bytes.bytes, count: field.value.bytes.len))
+            let bytes = unsafe Array(
+                UnsafeRawBufferPointer(start: field.value.bytes.bytes, count: field.value.bytes.len))
             self = String(validating: bytes, as: UTF8.self).map { .string($0) } ?? .bytes(bytes)
         case AMQP_FIELD_KIND_ARRAY.rawValue where depth < AMQPTable.maximumDepth:
             let array = unsafe field.value.array

@@ -12,7 +12,8 @@ struct LibraryStatus {
     /// What a connection that was open reports.
     func error(_ action: String, hasBarked: Bool) -> AMQPError {
         if hasBarked {
-            return AMQPError(.timedOut, "\(action) blocked past its bound: the broker, or the network, takes no more data")
+            return AMQPError(
+                .timedOut, "\(action) blocked past its bound: the broker, or the network, takes no more data")
         }
         switch code {
         case AMQP_STATUS_HEARTBEAT_TIMEOUT.rawValue:

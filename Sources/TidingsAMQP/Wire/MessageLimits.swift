@@ -23,7 +23,8 @@ struct MessageLimits {
         size += try Self.size(properties.headers, depth: 1)
         guard size <= frameSize - 8 else {
             throw AMQPError(
-                .invalid, "the headers of a message to '\(address.exchange)' take \(size) bytes, and one frame has room for "
+                .invalid,
+                "the headers of a message to '\(address.exchange)' take \(size) bytes, and one frame has room for "
                     + "\(frameSize - 8): put the data into the body")
         }
     }

@@ -59,7 +59,8 @@ extension Request {
             }
         }
         switch self {
-        case .openChannel: return unsafe send(AMQP_CHANNEL_OPEN_METHOD, amqp_channel_open_t(out_of_band: amqp_empty_bytes))
+        case .openChannel:
+            return unsafe send(AMQP_CHANNEL_OPEN_METHOD, amqp_channel_open_t(out_of_band: amqp_empty_bytes))
         case .confirmChannelClosed: return send(AMQP_CHANNEL_CLOSE_OK_METHOD, amqp_channel_close_ok_t())
         case .confirmConnectionClosed: return send(AMQP_CONNECTION_CLOSE_OK_METHOD, amqp_connection_close_ok_t())
         case .selectConfirms: return send(AMQP_CONFIRM_SELECT_METHOD, amqp_confirm_select_t(nowait: 0))

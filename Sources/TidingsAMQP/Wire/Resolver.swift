@@ -14,7 +14,8 @@ enum Resolver {
         DispatchQueue.global().async { lookup.finish(Self.lookUp(host)) }
         let remaining = max(.zero, deadline - .now) / .milliseconds(1)
         guard lookup.done.wait(timeout: .now() + .milliseconds(Int(remaining))) == .success else {
-            throw AMQPError(.timedOut, "the name '\(host)' was not looked up in time: check the resolver (/etc/resolv.conf)")
+            throw AMQPError(
+                .timedOut, "the name '\(host)' was not looked up in time: check the resolver (/etc/resolv.conf)")
         }
         switch lookup.result {
         case .success(let addresses): return addresses
@@ -31,7 +32,8 @@ enum Resolver {
         guard code == 0 else {
             let reason = unsafe String(cString: gai_strerror(code))
             return .failure(
-                AMQPError(.unknownHost, "the host '\(host)' has no address (\(reason)): check the name in the broker URL"))
+                AMQPError(
+                    .unknownHost, "the host '\(host)' has no address (\(reason)): check the name in the broker URL"))
         }
         var addresses: [String] = []
         var next = unsafe list

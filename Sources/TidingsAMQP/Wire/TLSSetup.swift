@@ -50,7 +50,8 @@ struct TLSSetup {
         }
         guard status == AMQP_STATUS_OK.rawValue else {
             throw AMQPError(
-                .tlsFile, "the certificate \(certificate) and the key \(key) cannot be used together: both must be in PEM form "
+                .tlsFile,
+                "the certificate \(certificate) and the key \(key) cannot be used together: both must be in PEM form "
                     + "and belong to each other, and an encrypted key needs its passphrase")
         }
     }
