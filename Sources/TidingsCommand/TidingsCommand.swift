@@ -8,7 +8,7 @@ enum TidingsCommand {
     static var subcommands: [any Subcommand.Type] {
         [
             InitCommand.self, TrackCommand.self, UntrackCommand.self, ExecCommand.self, LogCommand.self,
-            ShowCommand.self, InfoCommand.self, PurgeCommand.self,
+            ShowCommand.self, InfoCommand.self, PurgeCommand.self, DoctorCommand.self,
         ]
     }
 
