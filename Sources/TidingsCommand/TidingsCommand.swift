@@ -90,7 +90,16 @@ struct CommandError: Error {
                 "\(path ?? "the store"): \(error): check the disk, and restore the file from a backup"
             default: "\(error)"
             }
-        case let error as HistoryError: error.message
+        case let error as HistoryError:
+            // The library's remedies for these two are options, which the command does not have.
+            switch error.code {
+            case .busy:
+                "\(path ?? "the store"): another connection holds the lock; run it again when it is done"
+            case .networkFilesystem:
+                "\(path ?? "the store") lies on a network file system, where write-ahead logging does not work: "
+                    + "move it to a local disk"
+            default: error.message
+            }
         case let error as CommandError: error.message
         default: "\(error)"
         }

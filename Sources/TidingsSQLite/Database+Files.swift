@@ -28,7 +28,7 @@ extension Database {
             return
         }
         guard fileMode & S_IFMT != S_IFDIR else {
-            throw SQLiteError(.cannotOpen, "cannot open \(path): it is a directory")
+            throw SQLiteError(.cannotOpen, "cannot open \(path): it is a directory: name a file in it")
         }
         guard unsafe Glibc.access(path, R_OK) == 0 else {
             throw SQLiteError(.cannotOpen, "cannot open \(path): no permission to read it")

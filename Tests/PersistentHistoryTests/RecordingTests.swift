@@ -146,6 +146,22 @@ struct RecordingTests {
         #expect(!FileManager.default.fileExists(atPath: directory.file("s.db")))
     }
 
+    @Test(
+        "the author of Tidings' own transactions is nobody else's", arguments: ["tidings", "tidings/", "tidings/track"])
+    func reservedAuthor(author: String) async throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.file("s.db")
+        let error = await #expect(throws: HistoryError.self) {
+            try await HistoryStore.open(path, author: author, create: true)
+        }
+        #expect(error?.code == .invalidAuthor && error?.message.contains(author) == true)
+        #expect(!FileManager.default.fileExists(atPath: path))
+        for name in ["tidings-import", "my/tidings"] {
+            await (try HistoryStore.open(path, author: name, create: true)).close()
+        }
+        #expect(try await HistoryStore.openAsOperator(path).author == "tidings")
+    }
+
     @Test("an update that changes nothing is no change and gives no token")
     func noChange() async throws {
         let temporary = try await TemporaryStore(schema: Self.schema)

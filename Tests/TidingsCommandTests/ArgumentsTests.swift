@@ -100,7 +100,8 @@ struct ArgumentsTests {
 
             Delete the oldest part of the history.
 
-            Prints the number of transactions deleted. The tables themselves are never touched.
+            Prints the number of transactions deleted. The tables themselves are never touched. N is at most one
+            more than the newest sequence, which deletes the whole history.
 
               DB          the store's database file
               --before N  the first sequence that stays
@@ -116,8 +117,9 @@ struct ArgumentsTests {
 
 @Suite("--object")
 struct ObjectOptionTests {
-    private static func keys(_ text: String, _ columns: String...) -> Set<[SQLiteValue]> {
-        Set(ObjectOption.keys(text, columns).map(\.values))
+    private static func keys(_ text: String, _ columns: String..., isRowID: Bool = false) -> Set<[SQLiteValue]> {
+        let shape = EntityKey(entity: "t", columns: columns, isRowID: isRowID)
+        return Set(ObjectOption.keys(text, shape).map(\.values))
     }
 
     @Test("one column: every value that the text can mean, with or without the column's name")
@@ -131,6 +133,16 @@ struct ObjectOptionTests {
         #expect(Self.keys("nan", "id") == [["nan"]])
     }
 
+    @Test("a rowid: whole numbers only, with or without the column's name")
+    func rowID() {
+        #expect(Self.keys("5", "id", isRowID: true) == [[5]])
+        #expect(Self.keys("id=-5", "id", isRowID: true) == [[-5]])
+        #expect(Self.keys("ID=5", "id", isRowID: true) == [[5]])
+        for text in ["", "abc", "5.0", "title=Tea", "id=", "NULL", "9223372036854775808"] {
+            #expect(Self.keys(text, "id", isRowID: true).isEmpty, "\(text)")
+        }
+    }
+
     @Test("several columns: named, in any order, values with commas and equals signs")
     func several() {
         #expect(Self.keys("a=x,b=y", "a", "b") == [["x", "y"]])
@@ -138,14 +150,19 @@ struct ObjectOptionTests {
         #expect(Self.keys("a=x,1,b=c=d", "a", "b") == [["x,1", "c=d"]])
         #expect(Self.keys("a,b=p,k=5", "a,b", "k") == [["p", "5"], ["p", 5], ["p", 5.0]])
         #expect(Self.keys("a=,b=", "a", "b") == [["", ""]])
+        #expect(Self.keys("A=x,É=y", "a", "É") == [["x", "y"]])
+        // A text may hold what looks like another column.
+        #expect(Self.keys("a=x,b=y,a=z", "a", "b") == [["x", "y,a=z"]])
         for text in ["x", "a=x", "a=x,c=y", "a=x,a=y", ""] { #expect(Self.keys(text, "a", "b").isEmpty, "\(text)") }
     }
 
-    @Test("the entity ends at the first colon")
-    func name() throws {
-        #expect(try ObjectOption.Name("t:a:b").entity == "t" && ObjectOption.Name("t:a:b").key == "a:b")
-        #expect(try ObjectOption.Name("t:").key == "")
-        for text in ["", ":5", "t"] { #expect(throws: UsageError.self) { try ObjectOption.Name(text) } }
+    @Test("the entity ends at a colon, at the last one that leaves a known name")
+    func names() throws {
+        let names = try ObjectOption("t:a:b").names
+        #expect(names == [.init(entity: "t:a", key: "b"), .init(entity: "t", key: "a:b")])
+        #expect(try ObjectOption("t:").names == [.init(entity: "t", key: "")])
+        #expect(try ObjectOption(":t:5").names == [.init(entity: ":t", key: "5")])
+        for text in ["", ":5", "t"] { #expect(throws: UsageError.self) { try ObjectOption(text) } }
     }
 }
 

@@ -68,7 +68,12 @@ struct ExecTests {
             ("BEGIN", "BEGIN is not allowed in a tracked write"),
             ("DELETE FROM article; COMMIT", "COMMIT is not allowed in a tracked write"),
             ("DELETE FROM history_transaction", "history_transaction belongs to Tidings"),
-            ("PRAGMA journal_mode = DELETE", "PRAGMA journal_mode cannot be changed"),
+            ("COMMIT", "to take part of it back use SAVEPOINT and ROLLBACK TO (in: COMMIT)"),
+            (
+                "PRAGMA journal_mode = DELETE",
+                "PRAGMA journal_mode cannot be changed on a connection that records history: leave it out (in: "
+            ),
+            ("VACUUM", "transaction (in: VACUUM): it changes no rows, so run it with `sqlite3 DB VACUUM`\n"),
         ] {
             let run = try await fixture.run("exec", "--author", "me", sql)
             #expect(run.ending == .exited(1) && run.output == "")
@@ -78,11 +83,44 @@ struct ExecTests {
         expect(try await fixture.run("log", "--count"), output: "1\n")
     }
 
-    @Test("an author is required, and one that cannot be one is refused")
-    func author() async throws {
+    @Test("VACUUM past Tidings, as its error says, leaves the history as it is")
+    func vacuum() async throws {
+        _ = try await fixture.run("exec", "--author", "me", "INSERT INTO article VALUES (1, 'a', 1)")
+        let before = try await fixture.run("log")
+        _ = try await FinishedProcess.run("/usr/bin/env", ["sqlite3", fixture.path, "VACUUM"])
+        expect(try await fixture.run("log"), output: before.output)
+        expect(try await fixture.run("exec", "--author", "me", "DELETE FROM article"), output: "3\n")
+    }
+
+    @Test(
+        "an author that cannot be one failed like the work itself: it is a usage error",
+        arguments: [
+            ("", "the author is empty: name who writes, for example the service"),
+            (" ", "the author is empty: name who writes, for example the service"),
+            (
+                "a\nb",
+                "the author must be at most 128 bytes without control characters: it becomes part of queue names"
+            ),
+            (
+                String(repeating: "x", count: 129),
+                "the author must be at most 128 bytes without control characters: it becomes part of queue names"
+            ),
+        ])
+    func author(author: String, message: String) async throws {
         expect(
-            try await fixture.run("exec", "--author", " ", "SELECT 1"),
-            error: "tidings exec: the author is empty: name who writes, for example the service\n", code: 1)
+            try await fixture.run("exec", "--author", author, "SELECT 1"),
+            error: "tidings exec: --author: \(message)\nSee `tidings exec --help`.\n", code: 2)
+    }
+
+    @Test(
+        "somebody's transaction was listed as tidings/track, like the system's own",
+        arguments: ["tidings", "tidings/track"])
+    func reservedAuthor(author: String) async throws {
+        expect(
+            try await fixture.run("exec", "--author", author, "INSERT INTO article VALUES (1, 'a', 1)"),
+            error: "tidings exec: --author: the author \(author) is reserved for Tidings itself: "
+                + "name who writes differently\nSee `tidings exec --help`.\n", code: 2)
+        expect(try await fixture.run("log", "--count"), output: "1\n")
     }
 
     @Test("DDL: a tracked table gets a new layout, a dropped one ends")
@@ -113,15 +151,15 @@ struct ExecTests {
         let missing = try await fixture.run("exec", "--author", "me", "SELECT 1")
         expect(
             missing,
-            error: "tidings exec: \(fixture.path): opening the store failed: there is no file \(fixture.path): "
-                + "check the path, or ask for it to be created\n", code: 1)
+            error: "tidings exec: there is no file \(fixture.path): "
+                + "check the path, or create a store with `tidings init DB --create`\n", code: 1)
         try await fixture.sqlite("CREATE TABLE t(a)")
         for arguments in [["exec", fixture.path, "--author", "me", "SELECT 1"], ["log", fixture.path]] {
             expect(
                 try await CommandLineFixture.run(arguments),
                 error:
-                    "tidings \(arguments[0]): \(fixture.path) is a database but not a Tidings store: run `tidings init` "
-                    + "on it, or open it with create: true\n", code: 1)
+                    "tidings \(arguments[0]): \(fixture.path) is a database but not a Tidings store: make it one with "
+                    + "`tidings init DB`\n", code: 1)
         }
     }
 }

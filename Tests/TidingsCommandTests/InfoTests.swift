@@ -112,10 +112,27 @@ struct InfoTests {
         expect(try await fixture.run("purge", "--before", "3"), output: "2\n")
         expect(try await fixture.run("purge", "--before", "3"), output: "0\n")
         expect(try await fixture.run("log", "--count"), output: "1\n")
-        expect(try await fixture.run("purge", "--before", "100", "--dry-run"), output: "1\n")
-        expect(try await fixture.run("purge", "--before", "100"), output: "1\n")
+        expect(try await fixture.run("purge", "--before", "4", "--dry-run"), output: "1\n")
+        expect(try await fixture.run("purge", "--before", "4"), output: "1\n")
         let lines = try await fixture.run("info").lines
         #expect(lines[4...6] == ["head: 3", "purged: up to 3", "transactions: 0"])
         expect(try await fixture.run("exec", "--author", "me", "INSERT INTO article(id) VALUES (1)"), output: "4\n")
+    }
+
+    @Test("purge --before a number far past the newest transaction deleted everything")
+    func purgePastTheEnd() async throws {
+        try await fixture.prepare()
+        _ = try await fixture.run("exec", "--author", "me", "INSERT INTO article(id) VALUES (1)")
+        for more in [[], ["--dry-run"]] {
+            for sequence in ["4", "99999"] {
+                expect(
+                    try await CommandLineFixture.run(["purge", fixture.path, "--before", sequence] + more),
+                    error: "tidings purge: --before \(sequence) is past the end: the newest transaction of "
+                        + "\(fixture.path) is 2, and --before 3 deletes them all\n", code: 1)
+            }
+        }
+        expect(try await fixture.run("log", "--count"), output: "2\n")
+        expect(try await fixture.run("purge", "--before", "3"), output: "2\n")
+        expect(try await fixture.run("purge", "--before", "3"), output: "0\n")
     }
 }

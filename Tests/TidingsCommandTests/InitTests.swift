@@ -43,6 +43,10 @@ struct InitTests {
         let run = try await CommandLineFixture.run(["init", missing, "--create"])
         #expect(run.ending == .exited(1) && run.output == "")
         #expect(run.error.contains("there is no directory \(fixture.directory.path)/none: create it first"))
+        expect(
+            try await CommandLineFixture.run(["init", fixture.directory.path]),
+            error: "tidings init: \(fixture.directory.path): opening the store failed: cannot open "
+                + "\(fixture.directory.path): it is a directory: name a file in it\n", code: 1)
         let text = fixture.directory.file("text.db")
         try Data(repeating: 65, count: 5000).write(to: URL(filePath: text))
         let other = try await CommandLineFixture.run(["init", text])

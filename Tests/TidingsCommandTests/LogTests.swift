@@ -135,11 +135,73 @@ struct LogTests {
                 + "`tidings info` lists what it tracks\n", code: 1)
         expect(
             try await fixture.run("log", "--object", "pair:1"),
-            error: "tidings log: --object expects pair:a=…,b=…, since the key has several columns\n"
+            error: "tidings log: --object expects pair:a=…,b=…, since the key has several columns, not pair:1\n"
                 + "See `tidings log --help`.\n", code: 2)
         expect(
             try await fixture.run("log", "--after", "7"),
             error: "tidings log: \(fixture.path) has no transaction 7: the newest is 1\n", code: 1)
+    }
+
+    @Test("a table with a colon in its name was said not to be tracked")
+    func colonInName() async throws {
+        try await fixture.prepare(
+            """
+            CREATE TABLE "x:y"(id INTEGER PRIMARY KEY); CREATE TABLE x(k TEXT PRIMARY KEY);
+            CREATE TABLE "url"(k TEXT PRIMARY KEY)
+            """)
+        _ = try await fixture.run(
+            "exec", "--author", "me", "INSERT INTO \"x:y\" VALUES (6)", "INSERT INTO x VALUES ('y:6')",
+            "INSERT INTO url VALUES ('http://a:80/')")
+        // The longest name wins; the key's column names what the shorter one is to find.
+        for (object, text) in [
+            ("x:y:6", "+ x:y id=6"), ("X:Y:id=6", "+ x:y id=6"), ("x:k=y:6", #"+ x k="y:6""#),
+            ("url:http://a:80/", #"+ url k="http://a:80/""#),
+        ] {
+            #expect(try await fixture.run("log", "--object", object).lines.dropFirst() == ["  \(text)"], "\(object)")
+        }
+        expect(
+            try await fixture.run("log", "--object", "z:y:6"),
+            error: "tidings log: \(fixture.path) does not track z or z:y and never did: "
+                + "`tidings info` lists what it tracks\n", code: 1)
+    }
+
+    @Test("--object minded the case of names, where track and --entity do not")
+    func caseOfNames() async throws {
+        try await fixture.prepare("CREATE TABLE Article(Id INTEGER PRIMARY KEY)")
+        _ = try await fixture.run("exec", "--author", "me", "INSERT INTO article VALUES (1)")
+        for object in ["Article:1", "article:1", "ARTICLE:id=1"] {
+            expect(try await fixture.run("log", "--object", object, "--count"), output: "1\n")
+        }
+        let lines = try await fixture.run("log", "--entity", "ARTICLE").lines.filter { $0.hasPrefix("  ") }
+        #expect(lines == ["  * track Article(Id)", "  + Article Id=1"])
+    }
+
+    @Test(
+        "a key that cannot be one printed nothing, as if the object had no history",
+        arguments: ["", "abc", "5.0", "title=Tea", "id=", "id=Tea", "id=5,id=5"])
+    func impossibleKey(key: String) async throws {
+        try await fixture.prepare()
+        expect(
+            try await fixture.run("log", "--object", "Article:\(key)"),
+            error: "tidings log: --object expects article:N, where N is a whole number, not Article:\(key)\n"
+                + "See `tidings log --help`.\n", code: 2)
+    }
+
+    @Test("a key that only looks wrong is looked for: text may be anything")
+    func unusualKeys() async throws {
+        try await fixture.prepare(
+            """
+            CREATE TABLE tag(name TEXT PRIMARY KEY, v) WITHOUT ROWID;
+            CREATE TABLE comp(a INTEGER, b TEXT, PRIMARY KEY(a, b));
+            CREATE TABLE odd(id INTEGER PRIMARY KEY DESC)
+            """)
+        _ = try await fixture.run(
+            "exec", "--author", "me",
+            "INSERT INTO tag VALUES ('v=x', 1), ('', 2); INSERT INTO comp VALUES (5, 'plain,a=5'), ('x', '')",
+            "INSERT INTO odd VALUES ('abc')")
+        for object in ["tag:v=x", "tag:", "comp:a=5,b=plain,a=5", "comp:a=x,b=", "odd:abc"] {
+            expect(try await fixture.run("log", "--object", object, "--count"), output: "1\n")
+        }
     }
 
     @Test("objects of a table that is gone are found")

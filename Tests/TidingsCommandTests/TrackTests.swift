@@ -44,17 +44,41 @@ struct TrackTests {
         expect(try await fixture.run("exec", "--author", "me", "INSERT INTO a VALUES (3)"), output: "-\n")
     }
 
+    @Test("track --all tracked nothing because of one table, and did not say how to track the others")
+    func allButOne() async throws {
+        try await fixture.sqlite("CREATE TABLE x(v)")
+        expect(
+            try await fixture.run("track", "--all"),
+            error: "tidings track: cannot track: table x has no declared primary key, and rowids are not stable: "
+                + "give it one (for example id INTEGER PRIMARY KEY), then track it; "
+                + "nothing was changed: to track the others, list them by name\n", code: 1)
+        expect(try await fixture.run("log", "--count"), output: "0\n")
+        expect(try await fixture.run("track", "a", "b c"), output: "1\n")
+        let help = try await fixture.run("track", "--help").output
+        #expect(help.contains("  --all   every table that exists now, or none where one cannot be\n"))
+    }
+
+    @Test("untrack --help promised - for a table that is not tracked, which is an error")
+    func untrackHelp() async throws {
+        let help = try await fixture.run("untrack", "--help").output.split(whereSeparator: \.isWhitespace)
+        let text = help.joined(separator: " ")
+        #expect(text.contains("or - where there is nothing that --all could end"))
+        #expect(text.contains("A table listed by name that is not tracked is an error, and then none is ended."))
+        expect(try await fixture.run("track", "a"), output: "1\n")
+        expect(
+            try await fixture.run("untrack", "a", "b c"),
+            error: "tidings untrack: table b c is not tracked: `tidings info` lists those that are\n", code: 1)
+        expect(try await fixture.run("log", "--count"), output: "1\n")
+    }
+
     @Test("what cannot be tracked is named, and then nothing is")
     func obstacles() async throws {
         try await fixture.sqlite("CREATE TABLE x(v)")
         let obstacle =
             "table x has no declared primary key, and rowids are not stable: "
             + "give it one (for example id INTEGER PRIMARY KEY), then track it"
-        for arguments in [["--all"], ["a", "x"]] {
-            expect(
-                try await CommandLineFixture.run(["track", fixture.path] + arguments),
-                error: "tidings track: cannot track: \(obstacle)\n", code: 1)
-        }
+        expect(
+            try await fixture.run("track", "a", "x"), error: "tidings track: cannot track: \(obstacle)\n", code: 1)
         expect(
             try await fixture.run("track", "nope"),
             error: "tidings track: there is no table nope: check the name, or create it first\n", code: 1)

@@ -1,8 +1,13 @@
+import PersistentHistory
 import Testing
 import TidingsTestKit
 
+@testable import TidingsCommand
+
 @Suite("Usage", .timeLimit(.minutes(2)))
 struct UsageTests {
+    private static let emptyContext = "--context is empty: leave it out, or name which part of the author writes"
+
     @Test(
         "every subcommand has its help, on standard output",
         arguments: ["init", "track", "untrack", "exec", "log", "show", "info", "purge", "doctor"])
@@ -25,8 +30,8 @@ struct UsageTests {
         let run = try await CommandLineFixture.run(["info", "--", "--help"])
         expect(
             run,
-            error: "tidings info: --help: opening for reading failed: "
-                + "there is no file --help: check the path, or ask for it to be created\n", code: 1)
+            error: "tidings info: there is no file --help: "
+                + "check the path, or create a store with `tidings init DB --create`\n", code: 1)
     }
 
     @Test(
@@ -54,6 +59,8 @@ struct UsageTests {
             (["track", "x.db", "t", "--all"], "--all and names of tables exclude each other"),
             (["purge", "x.db"], "--before N is required: the first sequence that stays"),
             (["purge", "x.db", "--before", "0"], "--before expects a whole number from 1 on, not 0"),
+            (["exec", "x.db", "--author", "a", "--context", ""], Self.emptyContext),
+            (["exec", "x.db", "--author", "a", "--context", " "], Self.emptyContext),
             (["show", "x.db"], "N is missing: the transaction's sequence"),
             (["show", "x.db", "x"], "N expects a whole number from 1 on, not x"),
         ])
@@ -62,6 +69,54 @@ struct UsageTests {
         expect(
             try await CommandLineFixture.run(arguments),
             error: "tidings \(name): \(message)\nSee `tidings \(name) --help`.\n", code: 2)
+    }
+
+    @Test(
+        "an empty path was called a missing file, with a remedy that was then refused",
+        arguments: [
+            ["init"], ["init", "--create"], ["track", "t"], ["untrack", "t"], ["exec", "--author", "a"], ["log"],
+            ["show", "1"], ["info"], ["purge", "--before", "1"],
+        ])
+    func emptyPath(arguments: [String]) async throws {
+        for (path, message) in [
+            ("", "DB is empty: give the path of the store's database file"),
+            (":memory:", "DB must be a file: history in memory could be shared with nobody"),
+        ] {
+            expect(
+                try await CommandLineFixture.run([arguments[0], path] + arguments.dropFirst()),
+                error: "tidings \(arguments[0]): \(message)\nSee `tidings \(arguments[0]) --help`.\n", code: 2)
+        }
+    }
+
+    @Test(
+        "help and errors named Swift calls, which nobody can type",
+        arguments: TidingsCommand.subcommands.map { $0.name })
+    func noSwift(name: String) async throws {
+        let fixture = try CommandLineFixture()
+        let more = [
+            "track": ["t"], "untrack": ["t"], "exec": ["--author", "a"], "show": ["1"], "purge": ["--before", "1"],
+        ]
+        let arguments = [name, fixture.path] + (more[name] ?? [])
+        let run = try await CommandLineFixture.run(arguments)
+        #expect(run.ending == .exited(1) && run.error.hasPrefix("tidings \(name): there is no file \(fixture.path): "))
+        #expect(run.error.contains("check the path, or create") && run.error.contains("--create"), "\(run.error)")
+        try await fixture.sqlite("CREATE TABLE t(id INTEGER PRIMARY KEY)")
+        guard name != "init" else { return }
+        expect(
+            try await CommandLineFixture.run(arguments),
+            error: "tidings \(name): \(fixture.path) is a database but not a Tidings store: "
+                + "make it one with `tidings init DB`\n", code: 1)
+    }
+
+    @Test("what an option of the library would mend is told in words of the command")
+    func translated() {
+        #expect(
+            CommandError.text(of: HistoryError(.busy, "raise the busy timeout"), in: "a.db")
+                == "a.db: another connection holds the lock; run it again when it is done")
+        #expect(
+            CommandError.text(of: HistoryError(.networkFilesystem, "set allowsNetworkFilesystem"), in: "a.db")
+                == "a.db lies on a network file system, where write-ahead logging does not work: "
+                + "move it to a local disk")
     }
 
     @Test("an unknown subcommand is a usage error")

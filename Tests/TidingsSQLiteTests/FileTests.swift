@@ -51,7 +51,7 @@ struct FileTests {
         try FileManager.default.createDirectory(atPath: directory.file("d"), withIntermediateDirectories: false)
         let isDirectory = sqliteError { try open("d", .create) }
         #expect(isDirectory?.code == .cannotOpen)
-        #expect(isDirectory?.message == "cannot open \(directory.file("d")): it is a directory")
+        #expect(isDirectory?.message == "cannot open \(directory.file("d")): it is a directory: name a file in it")
         try Data([1]).write(to: URL(filePath: directory.file("f")))
         let isFile = sqliteError { try open("f/a.db", .create) }
         #expect(isFile?.code == .cannotOpen)

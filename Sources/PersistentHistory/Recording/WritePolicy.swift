@@ -14,14 +14,14 @@ enum WritePolicy {
             return .deny(
                 reason:
                     "\(action.first ?? "a transaction statement") is not allowed in a tracked write: the transaction is "
-                    + "Tidings' own; to take part of it back use savepoint(_:) or SAVEPOINT")
+                    + "Tidings' own; to take part of it back use SAVEPOINT and ROLLBACK TO")
         case .attach:
             return attach(action.first)
         case .pragma:
             guard let name = action.first?.lowercased(), action.second != nil, refusedPragmas.contains(name) else {
                 return .allow
             }
-            return .deny(reason: "PRAGMA \(name) cannot be changed on a connection that records history")
+            return .deny(reason: "PRAGMA \(name) cannot be changed on a connection that records history: leave it out")
         case .insert, .update, .delete, .schemaChange, .temporarySchemaChange:
             return ownTables(action)
         case .detach, .other:

@@ -65,6 +65,9 @@ public final class HistoryStore: Sendable {
     let writer: HistoryWriter?
     let reader: HistoryReader
 
+    /// The author of what Tidings itself writes: tracking and purging by its command. A log must not show the two as one.
+    private static let operatorName = "tidings"
+
     private init(path: String, author: String, storeID: UUID, writer: HistoryWriter?, reader: HistoryReader) {
         self.path = path
         self.author = author
@@ -76,7 +79,8 @@ public final class HistoryStore: Sendable {
     /// Opens a store for reading and writing.
     ///
     /// - Parameters:
-    ///   - author: who writes, for example the service's name. Required: an empty one is refused.
+    ///   - author: who writes, for example the service's name. Required: an empty one is refused, and so is Tidings'
+    ///     own name, `tidings`, alone or before a slash.
     ///   - create: whether to create what is missing: the file, and in it the history's tables. An existing database
     ///     is thereby made a store; its own tables stay as they are.
     /// - Throws: ``HistoryError``: `invalidAuthor`, `cannotOpen`, `notAStore`, `notADatabase`, `unsupportedFormat`,
@@ -85,6 +89,17 @@ public final class HistoryStore: Sendable {
         _ path: String, author: String, create: Bool = false, options: Options = Options()
     ) async throws -> HistoryStore {
         try validate(author: author)
+        return try await openWriting(path, author: author, create: create, options: options)
+    }
+
+    /// Opens a store as Tidings itself, for what an operator does to it.
+    package static func openAsOperator(_ path: String, create: Bool = false) async throws -> HistoryStore {
+        try await openWriting(path, author: operatorName, create: create, options: Options())
+    }
+
+    private static func openWriting(
+        _ path: String, author: String, create: Bool, options: Options
+    ) async throws -> HistoryStore {
         try validate(path, options)
         let writer = try HistoryWriter(path: path)
         let state = try await writer.open(options, create: create)
@@ -114,6 +129,10 @@ public final class HistoryStore: Sendable {
             throw HistoryError(
                 .invalidAuthor,
                 "the author must be at most 128 bytes without control characters: it becomes part of queue names")
+        }
+        guard author != operatorName, !author.hasPrefix("\(operatorName)/") else {
+            throw HistoryError(
+                .invalidAuthor, "the author \(author) is reserved for Tidings itself: name who writes differently")
         }
     }
 

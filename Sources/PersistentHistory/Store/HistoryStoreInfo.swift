@@ -77,13 +77,6 @@ extension HistoryStore {
         }
     }
 
-    /// The key's columns of an entity under every layout that it has or had by this name, in the key's order.
-    package func keyColumns(ofEntity name: String) async throws -> Set<[String]> {
-        try await reader.read { database, _ in
-            Set(try LayoutStore.readAll(database).values.filter { $0.entity == name }.map(\.keyNames))
-        }
-    }
-
     private static let sizeSamples: Int64 = 50
     private static let sizeSampleLength: Int64 = 1000
 

@@ -22,7 +22,7 @@ struct TableDescription {
 }
 
 /// Reads table descriptions and decides which tables can be tracked.
-enum TableInspector {
+package enum TableInspector {
     /// The tables of the main schema that belong to the user, in order of name; virtual and shadow tables left out.
     static func userTables(_ database: Database) throws -> [String] {
         let sql = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name"
@@ -82,7 +82,7 @@ enum TableInspector {
     }
 
     /// Whether SQLite takes two names for one: the case of ASCII letters does not count, nothing else is folded.
-    static func isSameName(_ left: String, _ right: String) -> Bool {
+    package static func isSameName(_ left: String, _ right: String) -> Bool {
         func fold(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
         return left.utf8.map(fold) == right.utf8.map(fold)
     }

@@ -3,6 +3,7 @@ protocol Subcommand {
     static var name: String { get }
     /// One line for the list of subcommands, without a full stop.
     static var summary: String { get }
+    /// The first is the database.
     static var operands: [Operand] { get }
     static var options: [Option] { get }
     /// More for the help, in one paragraph; empty where there is nothing to add.
@@ -22,7 +23,24 @@ extension Subcommand {
             Output.line(help)
             return
         }
-        try await run(try Arguments(words, operands: operands, options: options))
+        let arguments = try Arguments(words, operands: operands, options: options)
+        let path = arguments.operands[0]
+        try checkPath(path)
+        do {
+            try await run(arguments)
+        } catch let error as UsageError {
+            throw error
+        } catch {
+            throw CommandError(CommandError.text(of: error, in: path))
+        }
+    }
+
+    /// Refuses what names no file, before a remedy for missing files is given.
+    private static func checkPath(_ path: String) throws(UsageError) {
+        guard !path.isEmpty else { throw UsageError("DB is empty: give the path of \(Operand.database.help)") }
+        guard path != ":memory:" else {
+            throw UsageError("DB must be a file: history in memory could be shared with nobody")
+        }
     }
 
     /// The help, from what is declared.

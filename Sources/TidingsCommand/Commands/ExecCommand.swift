@@ -20,6 +20,9 @@ enum ExecCommand: Subcommand {
 
     static func run(_ arguments: Arguments) async throws {
         let context = arguments.string("--context")
+        if let context, context.allSatisfy(\.isWhitespace) {
+            throw UsageError("--context is empty: leave it out, or name which part of the author writes")
+        }
         try await Stores.writing(arguments.operands[0], author: arguments.string("--author") ?? "") { store in
             let scripts = Array(arguments.operands.dropFirst())
             guard !scripts.isEmpty else {
@@ -38,8 +41,17 @@ enum ExecCommand: Subcommand {
             // At once: whoever reads must know what was committed, whatever becomes of the rest.
             Output.flush()
         } catch {
-            throw CommandError("\(place) was rolled back: \(CommandError.text(of: error, in: store.path))")
+            let text = CommandError.text(of: error, in: store.path)
+            throw CommandError("\(place) was rolled back: \(text)\(remedy(for: error))")
         }
+    }
+
+    /// What to do instead, where SQLite itself refuses something in any transaction.
+    private static func remedy(for error: any Error) -> String {
+        guard let error = error as? SQLiteError, error.message == "cannot VACUUM from within a transaction" else {
+            return ""
+        }
+        return ": it changes no rows, so run it with `sqlite3 DB VACUUM`"
     }
 
     private static func standardInput() throws(CommandError) -> String {

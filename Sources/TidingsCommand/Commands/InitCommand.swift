@@ -34,9 +34,9 @@ enum InitCommand: Subcommand {
     private static func open(_ path: String) async throws -> (HistoryStore, isNew: Bool) {
         do {
             guard Database.exists(path) else { throw HistoryError(.notAStore, "there is no file yet") }
-            return (try await HistoryStore.open(path, author: Stores.operatorName), false)
+            return (try await HistoryStore.openAsOperator(path), false)
         } catch let error as HistoryError where error.code == .notAStore {
-            return (try await HistoryStore.open(path, author: Stores.operatorName, create: true), true)
+            return (try await HistoryStore.openAsOperator(path, create: true), true)
         }
     }
 }

@@ -21,17 +21,17 @@ enum LogCommand: Subcommand {
     ]
     static let details = """
         TIME is RFC 3339, such as 2026-11-30T12:00:00Z, or an age such as 7d, 12h, 30m, 45s. KEY is the primary \
-        key; one of several columns is written as COLUMN=VALUE,COLUMN=VALUE.
+        key; one of several columns is written as COLUMN=VALUE,COLUMN=VALUE. The case of names does not count.
         """
 
     static func run(_ arguments: Arguments) async throws {
         var request = try request(arguments)
         let after = try arguments.integer("--after")
-        let object = try arguments.string("--object").map { try ObjectOption.Name($0) }
+        let object = try arguments.string("--object").map { try ObjectOption($0) }
         var printer = Printers.printer(json: arguments.has("--json"), request)
         try await Stores.reading(arguments.operands[0]) { store in
             if let after { request.start = .token(try await start(after: after, store)) }
-            if let object { request.objects = try await ObjectOption.objects(object, in: store) }
+            if let object { request.objects = try await object.objects(in: store) }
             guard !arguments.has("--count") else {
                 return Output.line(String(try await store.count(request)))
             }

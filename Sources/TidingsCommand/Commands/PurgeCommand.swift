@@ -7,17 +7,36 @@ enum PurgeCommand: Subcommand {
         .value("--before", "N", "the first sequence that stays", isRequired: true),
         .flag("--dry-run", "only count what would be deleted"),
     ]
-    static let details = "Prints the number of transactions deleted. The tables themselves are never touched."
+    static let details = """
+        Prints the number of transactions deleted. The tables themselves are never touched. N is at most one more \
+        than the newest sequence, which deletes the whole history.
+        """
 
     static func run(_ arguments: Arguments) async throws {
-        let limit = HistoryStore.PurgeLimit.sequence(try arguments.integer("--before", minimum: 1) ?? 1)
+        let sequence = try arguments.integer("--before", minimum: 1) ?? 1
+        let limit = HistoryStore.PurgeLimit.sequence(sequence)
         let path = arguments.operands[0]
         let count =
             if arguments.has("--dry-run") {
-                try await Stores.reading(path) { try await $0.countHistory(before: limit) }
+                try await Stores.reading(path) { store in
+                    try await check(sequence, in: store)
+                    return try await store.countHistory(before: limit)
+                }
             } else {
-                try await Stores.writing(path) { try await $0.deleteHistory(before: limit) }
+                try await Stores.writing(path) { store in
+                    try await check(sequence, in: store)
+                    return try await store.deleteHistory(before: limit)
+                }
             }
         Output.line(String(count))
+    }
+
+    /// A number far past the newest transaction is a slip, and would delete everything.
+    private static func check(_ sequence: Int64, in store: HistoryStore) async throws {
+        let head = try await store.currentToken().sequence
+        guard sequence > head + 1 else { return }
+        throw CommandError(
+            "--before \(sequence) is past the end: the newest transaction of \(store.path) is \(head), and --before "
+                + "\(head + 1) deletes them all")
     }
 }

@@ -6,13 +6,22 @@ enum TrackCommand: Subcommand {
     static let operands: [Operand] = [
         .database, .any("TABLE", "tables to track: all of them, or none where one cannot be"),
     ]
-    static let options: [Option] = [.flag("--all", "every table that exists now")]
-    static let details =
-        "Prints the sequence of the transaction that records the beginning, or - where nothing was new."
+    static let options: [Option] = [.flag("--all", "every table that exists now, or none where one cannot be")]
+    static let details = """
+        Prints the sequence of the transaction that records the beginning, or - where nothing was new. `tidings info` \
+        lists the tables that cannot be tracked, and why: to track the others, list those by name.
+        """
 
     static func run(_ arguments: Arguments) async throws {
         let tables = try Tables.parse(arguments)
-        let token = try await Stores.writing(arguments.operands[0]) { try await $0.track(tables) }
+        let token = try await Stores.writing(arguments.operands[0]) { store in
+            do {
+                return try await store.track(tables)
+            } catch let error as HistoryError where error.code == .untrackable && tables == .all {
+                throw CommandError(
+                    "\(error.message); nothing was changed: to track the others, list them by name")
+            }
+        }
         Output.line(token.map { String($0.sequence) } ?? "-")
     }
 }
@@ -23,8 +32,8 @@ enum UntrackCommand: Subcommand {
     static let operands: [Operand] = [.database, .any("TABLE", "tables that are tracked")]
     static let options: [Option] = [.flag("--all", "every table that is tracked")]
     static let details = """
-        Their history stays readable. Prints the sequence of the transaction that records the end, or - where \
-        nothing was tracked.
+        Their history stays readable. Prints the sequence of the transaction that records the end, or - where there \
+        is nothing that --all could end. A table listed by name that is not tracked is an error, and then none is ended.
         """
 
     static func run(_ arguments: Arguments) async throws {

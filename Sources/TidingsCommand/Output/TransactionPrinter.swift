@@ -49,7 +49,7 @@ struct TextPrinter: TransactionPrinter {
     mutating func print(_ transaction: HistoryTransaction) async throws {
         Output.line(ReadableText.header(transaction))
         if entities?.isEmpty != true {
-            for change in try await transaction.schemaChanges() where entities?.contains(change.entity) ?? true {
+            for change in try await transaction.schemaChanges() where isWanted(change.entity) {
                 Output.line("  " + ReadableText.line(change))
             }
         }
@@ -57,5 +57,9 @@ struct TextPrinter: TransactionPrinter {
             Output.line("  " + ReadableText.line(change.decoded()))
             if Output.isClosed { return }
         }
+    }
+
+    private func isWanted(_ entity: String) -> Bool {
+        entities?.contains { TableInspector.isSameName($0, entity) } ?? true
     }
 }
