@@ -7,7 +7,7 @@ extension AMQPConnection {
         while !checkClosing() {
             var openedAt: ContinuousClock.Instant?
             do throws(AMQPError) {
-                try connect(to: configuration.endpoints[endpoint])
+                try await connect(to: configuration.endpoints[endpoint])
                 try await declareAll()
                 try await openChannels()
                 openedAt = .now
@@ -45,13 +45,14 @@ extension AMQPConnection {
         while !checkClosing(), ContinuousClock.now < deadline { await event(before: deadline) }
     }
 
-    private func connect(to endpoint: AMQPEndpoint) throws(AMQPError) {
+    private func connect(to endpoint: AMQPEndpoint) async throws(AMQPError) {
         loss = nil
         let mailbox = mailbox
         let opening = ConnectionOpening(
             endpoint: endpoint, configuration: configuration, deadline: .now + configuration.connectTimeout,
             watchdog: watchdog, onSocket: { mailbox.use($0) })
-        session = Session(try opening.open(), at: .now)
+        let handle = try await opening.open()
+        session = Session(handle, at: .now)
     }
 
     /// Sees to what happens while the connection is open. Returns when it has been closed gracefully.

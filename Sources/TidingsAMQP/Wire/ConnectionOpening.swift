@@ -1,17 +1,35 @@
 internal import CTidingsRabbitMQ
+internal import Dispatch
 internal import Glibc
 
-/// The way to a connection that has logged in: name, socket, TLS, login. Blocks the thread, within one bound.
-struct ConnectionOpening {
+/// The way to a connection that has logged in: name, socket, TLS, login. Within one bound.
+struct ConnectionOpening: Sendable {
     let endpoint: AMQPEndpoint
     let configuration: AMQPConfiguration
     let deadline: ContinuousClock.Instant
     let watchdog: SocketWatchdog
     /// Told of the socket as soon as there is one, so that it can be shut down meanwhile.
-    let onSocket: (GuardedSocket) -> Void
+    let onSocket: @Sendable (GuardedSocket) -> Void
 
-    /// Opens the connection. Every failure tells what, where and what helps.
-    func open() throws(AMQPError) -> ConnectionHandle {
+    /// Opens the connection on a thread that may block. Every failure tells what, where and what helps.
+    ///
+    /// The library ties a connection to no thread, as long as one at a time uses it: here it is handed over.
+    func open() async throws(AMQPError) -> sending ConnectionHandle {
+        let result = await withCheckedContinuation { continuation in
+            DispatchQueue.global().async { continuation.resume(returning: self.opened()) }
+        }
+        return try result.get()
+    }
+
+    private func opened() -> sending Result<ConnectionHandle, AMQPError> {
+        do throws(AMQPError) {
+            return .success(try openBlocking())
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func openBlocking() throws(AMQPError) -> sending ConnectionHandle {
         let addresses = try Resolver.addresses(of: endpoint.host, before: deadline)
         // TLS needs the name itself: the library compares the certificate with what it connects to.
         let hosts = endpoint.tls == nil ? addresses : [endpoint.host]
@@ -27,7 +45,7 @@ struct ConnectionOpening {
         throw failure
     }
 
-    private func open(_ host: String) throws(AMQPError) -> ConnectionHandle {
+    private func open(_ host: String) throws(AMQPError) -> sending ConnectionHandle {
         guard let state = unsafe amqp_new_connection() else {
             throw AMQPError(.resources, "no memory for a connection")
         }
