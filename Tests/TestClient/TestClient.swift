@@ -50,7 +50,7 @@ struct MemoryRun {
                 let consumer = try await consuming.consume("memory")
                 try await pass(20_000, publisher, consumer)
                 TestClient.report("baseline \(try TestClient.residentKiB())")
-                for _ in 0..<3 {
+                for _ in 0..<6 {
                     try await large(publisher, consumer)
                     TestClient.report("large \(try TestClient.residentKiB())")
                 }

@@ -46,7 +46,7 @@ struct EnduranceTests {
         await broker.shutDown()
     }
 
-    @Test("Memory is within 2 MiB of its baseline after messages of 16 MiB, and flat over very many small ones")
+    @Test("Memory is within 2 MiB of its baseline after a message of 16 MiB, bounded after more, flat over a million")
     func memory() async throws {
         let count = Int(ProcessInfo.processInfo.environment["TIDINGS_BROKER_MESSAGES"] ?? "") ?? 100_000
         let broker = try await PrivateBroker.shared()
@@ -55,14 +55,15 @@ struct EnduranceTests {
             ChildProcess.built("TestClient"), ["memory", host.url, String(count)]
         ).output()
         #expect(ending == .exited(0))
-        let sizes = lines.map { $0.split(separator: " ") }
-        try #require(
-            sizes.map { String($0[0]) } == ["baseline"] + Array(repeating: "large", count: 3)
-                + Array(repeating: "small", count: 4))
-        let values = sizes.compactMap { Int($0[1]) }
+        let kinds = lines.map { String($0.prefix { $0 != " " }) }
+        try #require(kinds == ["baseline"] + Array(repeating: "large", count: 6) + Array(repeating: "small", count: 4))
+        let sizes = lines.compactMap { $0.split(separator: " ").last.flatMap { Int($0) } }
         print("resident memory in KiB: \(lines.joined(separator: ", ")); \(count) small messages")
-        for value in values[1...3] { #expect(value - values[0] <= 2048) }
-        for value in values[4...] { #expect(value - values[0] <= 2048) }
+        #expect(sizes[1] - sizes[0] <= 2048)
+        // From the second large block on glibc keeps what is freed for the next: three blocks here (sent, received, compared).
+        #expect(sizes[6] - sizes[3] <= 2048)
+        #expect(sizes[6] - sizes[0] <= 3 * 16384 + 2048)
+        #expect(sizes[10] - sizes[7] <= 2048)
     }
 
     @Test("The leader of a quorum queue killed while publishing: no confirmed message is lost, no gap of ten seconds")
@@ -78,25 +79,26 @@ struct EnduranceTests {
             return try await nodes[0].leader(ofQueue: "q", virtualHost: host.name)
         }
         let victim = try #require(nodes.first { $0.nodeName == leader })
-        let (confirmed, gap) = try await AMQPConnection.withConnection(configuration) { connection in
+        let (sent, gap) = try await AMQPConnection.withConnection(configuration) { connection in
             let publisher = await connection.publisher(window: .init(messages: 100))
-            let killing = Task { await victim.kill() }
-            var confirmed: [Int] = []
+            var sent = 0
             var gap = Duration.zero
             var last = ContinuousClock.now
-            for batch in 0..<300 {
-                if batch == 100 { await killing.value }
-                let results = try await publisher.publish(numbered(batch * 50..<batch * 50 + 50, to: "q"))
-                let now = ContinuousClock.now
-                if results.contains(.confirmed) {
-                    gap = max(gap, now - last)
-                    last = now
+            for batch in 0..<200 {
+                if batch == 60 { await victim.kill() }
+                var rest = numbered(batch * 50..<batch * 50 + 50, to: "q")
+                while !rest.isEmpty {
+                    let results = try await publisher.publish(rest)
+                    sent += rest.count
+                    rest = zip(rest, results).filter { $1 != .confirmed }.map(\.0)
+                    guard results.contains(.confirmed) else { continue }
+                    gap = max(gap, ContinuousClock.now - last)
+                    last = .now
                 }
-                confirmed += results.indices.filter { results[$0] == .confirmed }.map { batch * 50 + $0 }
             }
-            return (confirmed, gap)
+            return (sent, gap)
         }
-        print("leader killed: \(confirmed.count) of 15000 confirmed, longest gap between confirms \(gap)")
+        print("leader killed: 10000 confirmed in \(sent) sendings, longest gap between confirms \(gap)")
         #expect(gap < .seconds(10))
         let survivors = nodes.filter { $0 !== victim }
         let other = try AMQPConfiguration(urls: host.url(on: survivors[0]), name: "cluster")
@@ -104,8 +106,7 @@ struct EnduranceTests {
             let messages = try await connection.inspect(queue: "q").messages
             return Set(try await connection.consume("q").take(messages).compactMap(\.message.number))
         }
-        #expect(Set(confirmed).subtracting(there).isEmpty)
-        #expect(confirmed.count > 14_000)
+        #expect(there == Set(0..<10_000))
         await nodes[0].shutDown()
     }
 }
