@@ -71,8 +71,9 @@ public struct Backoff: Sendable, Hashable {
     ///
     /// - Parameter random: from 0 up to 1.
     public func delay(attempt: Int, random: Double) -> Duration {
-        // 2^20 times the first is beyond any `longest` of use.
-        let doubled = min(longest, first * (1 << min(max(attempt - 1, 0), 20)))
+        var doubled = min(first, longest)
+        // 2^100 times any delay is beyond every `longest`, but for no delay at all.
+        for _ in 1..<min(max(attempt, 1), 100) where doubled < longest { doubled = min(doubled * 2, longest) }
         return doubled * (0.5 + 0.5 * random)
     }
 }

@@ -13,11 +13,11 @@ struct Deque<Element> {
     /// The element at a distance from the front.
     subscript(index: Int) -> Element {
         get {
-            precondition(index < count, "index beyond the end")
+            precondition(index >= 0 && index < count, "index beyond the ends")
             return slots[position(index)]!
         }
         set {
-            precondition(index < count, "index beyond the end")
+            precondition(index >= 0 && index < count, "index beyond the ends")
             slots[position(index)] = newValue
         }
     }

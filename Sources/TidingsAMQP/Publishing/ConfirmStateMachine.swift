@@ -4,11 +4,13 @@
 /// A message that no queue wanted comes back first, and is acked then. [Confirms](https://www.rabbitmq.com/docs/confirms)
 struct ConfirmStateMachine<Slot> {
     private struct Entry {
-        let slot: Slot
+        /// Nil where it is answered: an older one that is not must not hold on to the messages behind it.
+        var slot: Slot?
         let size: Int
         let writtenAt: ContinuousClock.Instant
         var returned: (code: UInt16, text: String)?
-        var isAnswered = false
+
+        var isAnswered: Bool { slot == nil }
     }
 
     /// The messages from the first unanswered one on.
@@ -39,7 +41,7 @@ struct ConfirmStateMachine<Slot> {
     mutating func returned(code: UInt16, text: String, where matches: (Slot) -> Bool) -> Bool {
         var index = Int(max(nextReturn, firstTag) - firstTag)
         while index < entries.count {
-            if !entries[index].isAnswered, matches(entries[index].slot) {
+            if let slot = entries[index].slot, matches(slot) {
                 entries[index].returned = (code, text)
                 nextReturn = firstTag + UInt64(index) + 1
                 return true
@@ -72,30 +74,30 @@ struct ConfirmStateMachine<Slot> {
 
     /// The channel ended: nothing more will be answered. Starts anew, for the next channel.
     mutating func abandon(resolve: (Slot) -> Void) {
-        for entry in entries.removeAll() where !entry.isAnswered { resolve(entry.slot) }
+        for entry in entries.removeAll() { if let slot = entry.slot { resolve(slot) } }
         self = ConfirmStateMachine()
     }
 
     /// The first unanswered message that a condition names.
     func firstUnanswered(where condition: (Slot) -> Bool) -> Slot? {
-        for index in 0..<entries.count where !entries[index].isAnswered && condition(entries[index].slot) {
-            return entries[index].slot
+        for index in 0..<entries.count {
+            if let slot = entries[index].slot, condition(slot) { return slot }
         }
         return nil
     }
 
     private mutating func answer(_ index: Int, isNack: Bool, resolve: (Slot, PublishResult) -> Void) {
-        guard !entries[index].isAnswered else { return }
-        entries[index].isAnswered = true
         let entry = entries[index]
+        guard let slot = entry.slot else { return }
+        entries[index].slot = nil
         count -= 1
         bytes -= entry.size
         if isNack {
-            resolve(entry.slot, .nacked)
+            resolve(slot, .nacked)
         } else if let returned = entry.returned {
-            resolve(entry.slot, .returned(code: returned.code, text: returned.text))
+            resolve(slot, .returned(code: returned.code, text: returned.text))
         } else {
-            resolve(entry.slot, .confirmed)
+            resolve(slot, .confirmed)
         }
     }
 }
