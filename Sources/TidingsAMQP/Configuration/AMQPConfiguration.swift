@@ -4,10 +4,12 @@ public struct AMQPConfiguration: Sendable {
     public var endpoints: [AMQPEndpoint]
     /// The connection's name in the broker's log and management.
     public var name: String
-    /// How long the way to `open` may take for each endpoint: name, TCP, TLS and login together.
+    /// How long the way to `open` may take for each endpoint: name, TCP, TLS and login together. An endpoint's own
+    /// holds for it instead.
     public var connectTimeout: Duration = .seconds(10)
     /// After two intervals without a byte from the broker the connection counts as lost; at least one second, and below
-    /// five there are false alarms. 0 turns heartbeats off: a peer that vanishes is then noticed only by writing.
+    /// five there are false alarms. 0 turns heartbeats off: a peer that vanishes is then noticed only by writing. An endpoint's
+    /// own holds for it instead.
     public var heartbeat: Duration = .seconds(10)
     /// How long the broker may take to answer a declaration or another request.
     public var replyTimeout: Duration = .seconds(20)
@@ -35,8 +37,6 @@ public struct AMQPConfiguration: Sendable {
         precondition(!endpoints.isEmpty, "at least one endpoint")
         self.endpoints = endpoints
         self.name = name
-        if let interval = endpoints[0].heartbeat { heartbeat = interval }
-        if let timeout = endpoints[0].connectTimeout { connectTimeout = timeout }
     }
 
     /// Configures connections by URLs, separated by commas: `amqp://user:password@host:5672/vhost?heartbeat=10`.

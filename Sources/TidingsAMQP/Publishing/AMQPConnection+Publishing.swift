@@ -2,6 +2,9 @@ extension AMQPConnection {
     /// After how many messages the broker's answers are looked at, in the middle of writing.
     private static let messagesPerDrain = 64
 
+    /// How many messages are written in one turn, so that jobs and other publishers are not kept waiting.
+    private static let messagesPerTurn = 1024
+
     /// Writes a batch as the window allows, and waits for the answers.
     func publish(
         _ publications: [AMQPPublication], batch identity: PublishBatch.Identity, publisher id: Int
@@ -12,6 +15,10 @@ extension AMQPConnection {
         try Task.checkCancellation()
         return try await withCheckedThrowingContinuation { continuation in
             publisher.waiting.append(PublishBatch(publications, identity: identity, continuation: continuation))
+            if publisher.channel == nil {
+                needsChannels = true
+                signal()
+            }
             pump(publisher)
         }
     }
@@ -37,16 +44,18 @@ extension AMQPConnection {
     func pumpAll(at now: ContinuousClock.Instant = .now) -> ContinuousClock.Instant? {
         var next: ContinuousClock.Instant?
         for publisher in publishers.values {
-            pump(publisher)
+            // There is more to write: the next turn comes at once.
+            if pump(publisher) { next = now }
             guard let deadline = checkConfirms(publisher, at: now) else { continue }
             next = min(next ?? deadline, deadline)
         }
         return next
     }
 
-    /// Writes what waits, as far as the window, the broker and the socket allow.
-    func pump(_ publisher: PublisherState) {
-        guard let session, !publisher.waiting.isEmpty else { return }
+    /// Writes what waits, as far as the window, the broker and the turn allow. True where the turn alone ended it.
+    @discardableResult
+    func pump(_ publisher: PublisherState) -> Bool {
+        guard let session, !publisher.waiting.isEmpty else { return false }
         var now = ContinuousClock.now
         var written = 0
         // Looked at anew for each message: reading the answers may block, close or lose anything.
@@ -55,7 +64,8 @@ extension AMQPConnection {
         {
             let publication = batch.publications[batch.next]
             let size = publication.message.body.count
-            guard publisher.hasRoom(for: size) else { return }
+            guard publisher.hasRoom(for: size) else { return false }
+            guard written < Self.messagesPerTurn else { return true }
             written += 1
             if written % Self.messagesPerDrain == 1 {
                 now = .now
@@ -66,8 +76,9 @@ extension AMQPConnection {
                     continue
                 }
             }
-            guard write(publication, of: batch, publisher, channel, session, at: now) else { return }
+            guard write(publication, of: batch, publisher, channel, session, at: now) else { return false }
         }
+        return false
     }
 
     private func write(
@@ -75,12 +86,17 @@ extension AMQPConnection {
         _ session: Session, at now: ContinuousClock.Instant
     ) -> Bool {
         let size = publication.message.body.count
+        let slot = PublishSlot(batch: batch, index: batch.next)
+        if session.handle.frameSize < 131_072, let error = refusal(of: publication, by: session) {
+            finishWriting(batch, publisher)
+            publisher.resolve(slot, .unknown(error))
+            return true
+        }
         if size > 1 << 20 {
             session.handle.guarded.set(deadline: now + configuration.sendTimeout * (1 + size >> 20))
         }
-        publisher.confirms.written(PublishSlot(batch: batch, index: batch.next), size: size, at: now)
-        batch.next += 1
-        if batch.next == batch.publications.count { _ = publisher.waiting.removeFirst() }
+        publisher.confirms.written(slot, size: size, at: now)
+        finishWriting(batch, publisher)
         do throws(AMQPError) {
             try session.handle.publish(
                 publication.message, to: publication.address, isMandatory: publication.isMandatory,
@@ -90,6 +106,21 @@ extension AMQPConnection {
             // A part of it may have been written, and perhaps taken: unknown, as all that is unanswered.
             drop(error)
             return false
+        }
+    }
+
+    private func finishWriting(_ batch: PublishBatch, _ publisher: PublisherState) {
+        batch.next += 1
+        if batch.next == batch.publications.count { _ = publisher.waiting.removeFirst() }
+    }
+
+    /// Why a broker that agrees on smaller frames than usual cannot take a message.
+    private func refusal(of publication: AMQPPublication, by session: Session) -> AMQPError? {
+        do throws(AMQPError) {
+            try MessageLimits(frameSize: session.handle.frameSize).check(publication.message, to: publication.address)
+            return nil
+        } catch {
+            return error
         }
     }
 

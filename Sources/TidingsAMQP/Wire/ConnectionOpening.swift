@@ -34,23 +34,27 @@ struct ConnectionOpening: Sendable {
         // TLS needs the name itself: the library compares the certificate with what it connects to.
         let hosts = endpoint.tls == nil ? addresses : [endpoint.host]
         var failure = AMQPError(.unknownHost, "the host '\(endpoint.host)' has no address")
-        for host in hosts {
+        for (index, host) in hosts.enumerated() {
+            // An address that does not answer leaves time for the others.
+            let share = max(.milliseconds(1), deadline - .now) / (hosts.count - index)
             do throws(AMQPError) {
-                return try open(host)
+                return try open(host, before: .now + share)
             } catch {
                 failure = error
-                if error.code != .refused { break }
+                if error.code != .refused && error.code != .timedOut { break }
             }
         }
         throw failure
     }
 
-    private func open(_ host: String) throws(AMQPError) -> sending ConnectionHandle {
+    private func open(_ host: String, before deadline: ContinuousClock.Instant) throws(AMQPError)
+        -> sending ConnectionHandle
+    {
         guard let state = unsafe amqp_new_connection() else {
             throw AMQPError(.resources, "no memory for a connection")
         }
         do throws(AMQPError) {
-            let guarded = try unsafe connect(state, to: host)
+            let guarded = try unsafe connect(state, to: host, before: deadline)
             do throws(AMQPError) {
                 try unsafe logIn(state)
             } catch {
@@ -66,7 +70,9 @@ struct ConnectionOpening: Sendable {
         }
     }
 
-    private func connect(_ state: amqp_connection_state_t, to host: String) throws(AMQPError) -> GuardedSocket {
+    private func connect(
+        _ state: amqp_connection_state_t, to host: String, before deadline: ContinuousClock.Instant
+    ) throws(AMQPError) -> GuardedSocket {
         let socket: OpaquePointer?
         if let tls = endpoint.tls {
             unsafe socket = amqp_ssl_socket_new(state)
@@ -76,7 +82,7 @@ struct ConnectionOpening: Sendable {
             unsafe socket = amqp_tcp_socket_new(state)
         }
         guard let socket = unsafe socket else { throw AMQPError(.resources, "no memory for a socket") }
-        var bound = remaining
+        var bound = Self.remaining(until: deadline)
         let status = unsafe amqp_socket_open_noblock(socket, host, Int32(endpoint.port), &bound)
         guard status == AMQP_STATUS_OK.rawValue else { throw socketError(status) }
         let guarded = watchdog.guardSocket(unsafe amqp_get_sockfd(state))
@@ -86,17 +92,19 @@ struct ConnectionOpening: Sendable {
         return guarded
     }
 
-    private var remaining: timeval {
+    private static func remaining(until deadline: ContinuousClock.Instant) -> timeval {
         let milliseconds = Int(max(.milliseconds(1), deadline - .now) / .milliseconds(1))
         return timeval(tv_sec: milliseconds / 1000, tv_usec: milliseconds % 1000 * 1000)
     }
 
     private func logIn(_ state: amqp_connection_state_t) throws(AMQPError) {
-        var bound = remaining
+        var bound = Self.remaining(until: deadline)
         _ = unsafe amqp_set_handshake_timeout(state, &bound)
         let arena = Arena()
         var properties = unsafe arena.table(clientProperties)
-        let heartbeat = Int32(configuration.heartbeat.components.seconds)
+        // Zero turns heartbeats off: a part of a second is one second.
+        let interval = endpoint.heartbeat ?? configuration.heartbeat
+        let heartbeat = interval > .zero ? Int32(clamping: max(1, min(interval.components.seconds, 65_535))) : 0
         let reply =
             switch endpoint.credentials {
             case .plain(let user, let password):
