@@ -23,6 +23,9 @@ struct BenchmarkCommand {
         case "batch": try await BatchBenchmark(options: options).run()
         case "fetch": try await FetchBenchmark(options: options).run()
         case "purge": try await PurgeBenchmark(options: options).run()
+        case "publish": try await BrokerBenchmark(work: .publish, options: options).run()
+        case "consume": try await BrokerBenchmark(work: .consume, options: options).run()
+        case "roundtrip": try await BrokerBenchmark(work: .roundTrip, options: options).run()
         case "": throw BenchmarkError("name a benchmark")
         default: throw BenchmarkError("there is no benchmark \(options.benchmark)")
         }

@@ -12,9 +12,13 @@ struct BenchmarkOptions: Sendable {
     var isQuick = false
     /// The length of the long history that is compared with a short one, and of the one that is purged.
     var historyLength = 1_000_000
+    /// For the benchmarks that need a broker.
+    var broker = BrokerOptions()
 
     static let help = """
         usage: TidingsBenchmarks <benchmark> [--json] [--pairs N] [--directory DIR] [--disk DIR] [--history N] [--quick]
+               TidingsBenchmarks publish|consume|roundtrip [--json] [--pairs N] [--broker URL] [--queue TYPE]
+                   [--size N] [--window N] [--messages N] [--quick]
 
         Every figure is the median of interleaved pairs of a measurement and of its floor, which calls the C library
         directly, with a 95 % interval of the median of their ratios.
@@ -23,13 +27,22 @@ struct BenchmarkOptions: Sendable {
           batch     100,000 rows in one transaction, tracked against plain; peak memory
           fetch     reading and decoding history against stepping over the same rows; a long history against a short one
           purge     cleaning under a writer against the same in C
+          publish   persistent messages with confirms: rate, processor time, time from publishing to the confirm
+          consume   messages that wait in a queue: rate, processor time, time from one delivery to the next
+          roundtrip published on one connection and delivered on another: the same, time from publishing to the delivery
 
-          --json            print an array of {row, unit, median, floor, ratio, low, high, goal, verdict}
+          --json            print an array of {row, unit, median, floor, ratio, low, high, goal, bound, verdict}
           --pairs N         pairs of each figure (31)
           --directory DIR   where files go (/dev/shm: no disk takes part)
           --disk DIR        where files go of which every commit is synced (the current directory; none: leave that out)
           --history N       transactions of the long history (1000000; with --quick 100000)
           --quick           less work, no million-row transactions
+          --broker URL      amqp://user:password@host:port/vhost of the broker that is measured with
+                            (a private one, started for the run, with its data in the directory of --directory)
+          --queue TYPE      classic, quorum or transient (all three)
+          --size N          bytes of a message's body (200 and 1024)
+          --window N        messages under way (1, 100 and 1000)
+          --messages N      messages of a slice with the widest window (20000; with --quick 4000; narrow windows: fewer)
           --help            this text
         """
 
@@ -46,22 +59,28 @@ struct BenchmarkOptions: Sendable {
             case "--directory": directory = try Self.value(word, &rest)
             case "--disk": disk = try Self.value(word, &rest)
             default:
+                if try broker.take(word, &rest) { continue }
                 guard benchmark.isEmpty, !word.hasPrefix("-") else { throw BenchmarkError("unknown argument \(word)") }
                 benchmark = word
             }
         }
         if isQuick, !words.contains("--history") { historyLength = 100_000 }
+        if isQuick, !words.contains("--messages") { broker.messages = 4000 }
     }
 
-    private static func value(_ option: String, _ rest: inout ArraySlice<String>) throws(BenchmarkError) -> String {
+    /// The word behind an option.
+    static func value(_ option: String, _ rest: inout ArraySlice<String>) throws(BenchmarkError) -> String {
         guard let value = rest.popFirst() else { throw BenchmarkError("\(option) needs a value") }
         return value
     }
 
-    private static func number(_ option: String, _ rest: inout ArraySlice<String>) throws(BenchmarkError) -> Int {
+    /// The number behind an option.
+    static func number(
+        _ option: String, _ rest: inout ArraySlice<String>, from least: Int = 1
+    ) throws(BenchmarkError) -> Int {
         let text = try value(option, &rest)
-        guard let number = Int(text), number > 0 else {
-            throw BenchmarkError("\(option) needs a number above 0, not \(text)")
+        guard let number = Int(text), number >= least else {
+            throw BenchmarkError("\(option) needs a number from \(least), not \(text)")
         }
         return number
     }

@@ -38,6 +38,7 @@ extension AMQPConnection {
 
     /// Reads what there is.
     func drain(_ session: Session, at now: ContinuousClock.Instant) {
+        defer { for consumer in consumers.values { consumer.buffer.handOver() } }
         session.nextService = now + max(.seconds(1), session.handle.heartbeat) / 2
         var frames = 0
         do throws(AMQPError) {

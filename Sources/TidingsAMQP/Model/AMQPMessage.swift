@@ -87,5 +87,5 @@ public enum PublishResult: Sendable, Hashable {
     case returned(code: UInt16, text: String)
     /// The connection or channel ended, or the wait was given up, before the broker answered: it may have the message
     /// or not. To be sent again, under the same message id.
-    case unknown(AMQPError)
+    indirect case unknown(AMQPError)
 }

@@ -12,13 +12,14 @@ struct Deque<Element> {
 
     /// The element at a distance from the front.
     subscript(index: Int) -> Element {
-        get {
+        // In place: a copy costs more than the look, where elements hold references.
+        _read {
             precondition(index >= 0 && index < count, "index beyond the ends")
-            return slots[position(index)]!
+            yield slots[position(index)]!
         }
-        set {
+        _modify {
             precondition(index >= 0 && index < count, "index beyond the ends")
-            slots[position(index)] = newValue
+            yield &slots[position(index)]!
         }
     }
 
@@ -30,8 +31,7 @@ struct Deque<Element> {
 
     mutating func removeFirst() -> Element? {
         guard count > 0 else { return nil }
-        let element = slots[head]
-        slots[head] = nil
+        let element = slots[head].take()
         head = (head + 1) & (slots.count - 1)
         count -= 1
         return element
@@ -58,7 +58,7 @@ struct Deque<Element> {
     private mutating func grow() {
         var larger: [Element?] = []
         larger.reserveCapacity(slots.count * 2)
-        for index in 0..<count { larger.append(slots[position(index)]) }
+        for index in 0..<count { larger.append(slots[position(index)].take()) }
         larger.append(contentsOf: repeatElement(nil, count: slots.count * 2 - count))
         slots = larger
         head = 0

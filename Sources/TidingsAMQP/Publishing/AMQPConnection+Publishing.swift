@@ -62,9 +62,7 @@ extension AMQPConnection {
         while let channel = publisher.channel, session === self.session, session.blockedReason == nil,
             let batch = publisher.waiting.first
         {
-            let publication = batch.publications[batch.next]
-            let size = publication.message.body.count
-            guard publisher.hasRoom(for: size) else { return false }
+            guard publisher.hasRoom(for: batch.publications[batch.next].message.body.count) else { return false }
             guard written < Self.messagesPerTurn else { return true }
             written += 1
             if written % Self.messagesPerDrain == 1 {
@@ -76,18 +74,18 @@ extension AMQPConnection {
                     continue
                 }
             }
-            guard write(publication, of: batch, publisher, channel, session, at: now) else { return false }
+            guard writeNext(of: batch, publisher, channel, session, at: now) else { return false }
         }
         return false
     }
 
-    private func write(
-        _ publication: AMQPPublication, of batch: PublishBatch, _ publisher: PublisherState, _ channel: Channel,
-        _ session: Session, at now: ContinuousClock.Instant
+    private func writeNext(
+        of batch: PublishBatch, _ publisher: PublisherState, _ channel: Channel, _ session: Session,
+        at now: ContinuousClock.Instant
     ) -> Bool {
-        let size = publication.message.body.count
         let slot = PublishSlot(batch: batch, index: batch.next)
-        if session.handle.frameSize < 131_072, let error = refusal(of: publication, by: session) {
+        let size = batch.publications[slot.index].message.body.count
+        if session.handle.frameSize < 131_072, let error = refusal(of: batch.publications[slot.index], by: session) {
             finishWriting(batch, publisher)
             publisher.resolve(slot, .unknown(error))
             return true
@@ -98,9 +96,7 @@ extension AMQPConnection {
         publisher.confirms.written(slot, size: size, at: now)
         finishWriting(batch, publisher)
         do throws(AMQPError) {
-            try session.handle.publish(
-                publication.message, to: publication.address, isMandatory: publication.isMandatory,
-                channel: channel.number)
+            try session.handle.publish(batch.publications[slot.index], channel: channel.number)
             return true
         } catch {
             // A part of it may have been written, and perhaps taken: unknown, as all that is unanswered.

@@ -3,20 +3,31 @@
 /// Tags count from 1 on each channel, in the order of publishing. The broker may answer out of order, and many at once.
 /// A message that no queue wanted comes back first, and is acked then. [Confirms](https://www.rabbitmq.com/docs/confirms)
 struct ConfirmStateMachine<Slot> {
+    /// Kept small, and of a layout that the compiler knows: there is one for each message.
     private struct Entry {
         /// Nil where it is answered: an older one that is not must not hold on to the messages behind it.
         var slot: Slot?
         let size: Int
-        let writtenAt: ContinuousClock.Instant
-        var returned: (code: UInt16, text: String)?
+        var isReturned = false
 
         var isAnswered: Bool { slot == nil }
+    }
+
+    /// From a message on, all were written at this instant.
+    private struct Writing {
+        let firstTag: UInt64
+        let instant: ContinuousClock.Instant
     }
 
     /// The messages from the first unanswered one on.
     private var entries = Deque<Entry>()
     /// The tag of the first of them.
     private var firstTag: UInt64 = 1
+    /// The instants of writing, from that of the first entry on: few, where many messages are written at once.
+    private var writings = Deque<Writing>()
+    private var lastInstant: ContinuousClock.Instant?
+    /// What came back and is not answered, by tag.
+    private var returns: [UInt64: (code: UInt16, text: String)] = [:]
     /// Where the next return is looked for: they come in the order of publishing.
     private var nextReturn: UInt64 = 1
 
@@ -26,15 +37,20 @@ struct ConfirmStateMachine<Slot> {
     private(set) var bytes = 0
 
     /// When the oldest unanswered message was written.
-    var oldest: ContinuousClock.Instant? { entries.first?.writtenAt }
+    var oldest: ContinuousClock.Instant? { writings.first?.instant }
 
     /// A message was written. Gives its tag.
     @discardableResult
     mutating func written(_ slot: Slot, size: Int, at instant: ContinuousClock.Instant) -> UInt64 {
-        entries.append(Entry(slot: slot, size: size, writtenAt: instant))
+        entries.append(Entry(slot: slot, size: size))
         count += 1
         bytes += size
-        return firstTag + UInt64(entries.count) - 1
+        let tag = firstTag + UInt64(entries.count) - 1
+        if instant != lastInstant {
+            writings.append(Writing(firstTag: tag, instant: instant))
+            lastInstant = instant
+        }
+        return tag
     }
 
     /// The broker sent a message back. False where none that is unanswered matches it.
@@ -42,7 +58,8 @@ struct ConfirmStateMachine<Slot> {
         var index = Int(max(nextReturn, firstTag) - firstTag)
         while index < entries.count {
             if let slot = entries[index].slot, matches(slot) {
-                entries[index].returned = (code, text)
+                entries[index].isReturned = true
+                returns[firstTag + UInt64(index)] = (code, text)
                 nextReturn = firstTag + UInt64(index) + 1
                 return true
             }
@@ -66,10 +83,7 @@ struct ConfirmStateMachine<Slot> {
             let index = Int(last - firstTag)
             for each in (isMultiple ? 0 : index)...index { answer(each, isNack: isNack, resolve: resolve) }
         }
-        while let entry = entries.first, entry.isAnswered {
-            _ = entries.removeFirst()
-            firstTag += 1
-        }
+        removeAnswered()
     }
 
     /// The channel ended: nothing more will be answered. Starts anew, for the next channel.
@@ -87,17 +101,31 @@ struct ConfirmStateMachine<Slot> {
     }
 
     private mutating func answer(_ index: Int, isNack: Bool, resolve: (Slot, PublishResult) -> Void) {
-        let entry = entries[index]
-        guard let slot = entry.slot else { return }
+        guard let slot = entries[index].slot else { return }
         entries[index].slot = nil
         count -= 1
-        bytes -= entry.size
-        if isNack {
-            resolve(slot, .nacked)
-        } else if let returned = entry.returned {
-            resolve(slot, .returned(code: returned.code, text: returned.text))
-        } else {
-            resolve(slot, .confirmed)
+        bytes -= entries[index].size
+        let returned = takeReturn(index)
+        resolve(slot, isNack ? .nacked : returned ?? .confirmed)
+    }
+
+    /// What is known of a message that came back.
+    private mutating func takeReturn(_ index: Int) -> PublishResult? {
+        guard entries[index].isReturned else { return nil }
+        return returns.removeValue(forKey: firstTag + UInt64(index)).map { .returned(code: $0.code, text: $0.text) }
+    }
+
+    /// Forgets what is answered, up to the first message that is not.
+    private mutating func removeAnswered() {
+        while !entries.isEmpty, entries[0].isAnswered {
+            _ = entries.removeFirst()
+            firstTag += 1
         }
+        // An instant is kept as long as one of its messages.
+        while !writings.isEmpty {
+            guard entries.isEmpty || (writings.count > 1 && writings[1].firstTag <= firstTag) else { return }
+            _ = writings.removeFirst()
+        }
+        lastInstant = nil
     }
 }

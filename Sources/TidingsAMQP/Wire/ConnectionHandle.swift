@@ -46,20 +46,22 @@ internal import Glibc
     }
 
     /// Writes a message. It has been checked against ``MessageLimits``.
-    func publish(_ message: AMQPMessage, to address: AMQPAddress, isMandatory: Bool, channel: UInt16) throws(AMQPError)
-    {
+    func publish(_ publication: borrowing AMQPPublication, channel: UInt16) throws(AMQPError) {
         arena.recycle()
-        var properties = unsafe amqp_basic_properties_t(message.properties, in: arena)
-        let status = unsafe message.body.withUnsafeBytes { body in
+        var properties = unsafe amqp_basic_properties_t(publication.message.properties, in: arena)
+        let exchange = unsafe arena.bytes(publication.address.exchange)
+        let key = unsafe arena.bytes(publication.address.routingKey)
+        let isMandatory = publication.isMandatory
+        let status = unsafe publication.message.body.withUnsafeBytes { body in
             // The library reads the body, and keeps no pointer to it.
             unsafe amqp_basic_publish(
-                state, channel, arena.bytes(address.exchange), arena.bytes(address.routingKey), isMandatory ? 1 : 0, 0,
-                &properties,
+                state, channel, exchange, key, isMandatory ? 1 : 0, 0, &properties,
                 amqp_bytes_t(len: body.count, bytes: UnsafeMutableRawPointer(mutating: body.baseAddress)))
         }
         try check(status, "publishing")
         // The library leaves the last piece of such a body corked in the kernel: any further frame pushes it out.
-        if !message.body.isEmpty, message.body.count % (frameSize - 8) == 0 { try sendHeartbeat() }
+        let size = publication.message.body.count
+        if size > 0, size % (frameSize - 8) == 0 { try sendHeartbeat() }
     }
 
     private func sendHeartbeat() throws(AMQPError) {

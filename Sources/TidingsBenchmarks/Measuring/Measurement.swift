@@ -7,6 +7,12 @@ struct Measurement: Encodable, Sendable {
         case undecided
     }
 
+    /// On which side of the goal the ratio should lie.
+    enum Bound: String, Encodable {
+        case atMost
+        case atLeast
+    }
+
     let row: String
     let unit: String
     let median: Double
@@ -16,6 +22,7 @@ struct Measurement: Encodable, Sendable {
     let low: Double
     let high: Double
     let goal: Double?
+    let bound: Bound?
     let verdict: Verdict?
 }
 
@@ -35,9 +42,10 @@ struct Pairs: Sendable {
         values.append(value)
     }
 
-    /// The row of these pairs, where no more than the goal is good.
+    /// The row of these pairs. No more than the goal is good, or no less.
     func measurement(
-        _ row: String, _ unit: String, goal: Double? = nil, comparison: Comparison = .ratio
+        _ row: String, _ unit: String, goal: Double? = nil, bound: Measurement.Bound = .atMost,
+        comparison: Comparison = .ratio
     ) -> Measurement {
         let compared = zip(values, floors).map { value, floor in
             comparison == .ratio ? value / floor : value - floor
@@ -46,7 +54,16 @@ struct Pairs: Sendable {
         return Measurement(
             row: row, unit: unit, median: Statistics.median(values), floor: Statistics.median(floors),
             ratio: Statistics.median(compared), low: low, high: high, goal: goal,
-            verdict: goal.map { high <= $0 ? .meets : low > $0 ? .misses : .undecided })
+            bound: goal.map { _ in bound }, verdict: goal.map { Self.verdict(low, high, $0, bound) })
+    }
+
+    private static func verdict(
+        _ low: Double, _ high: Double, _ goal: Double, _ bound: Measurement.Bound
+    ) -> Measurement.Verdict {
+        switch bound {
+        case .atMost: high <= goal ? .meets : low > goal ? .misses : .undecided
+        case .atLeast: low >= goal ? .meets : high < goal ? .misses : .undecided
+        }
     }
 }
 

@@ -26,8 +26,13 @@ enum Report {
         [
             measurement.row, measurement.unit, number(measurement.median), number(measurement.floor),
             number(measurement.ratio), "\(number(measurement.low)) … \(number(measurement.high))",
-            measurement.goal.map(number) ?? "", measurement.verdict?.rawValue ?? "",
+            goal(measurement), measurement.verdict?.rawValue ?? "",
         ]
+    }
+
+    private static func goal(_ measurement: Measurement) -> String {
+        guard let goal = measurement.goal else { return "" }
+        return "\(measurement.bound == .atLeast ? "≥" : "≤") \(number(goal))"
     }
 
     private static func number(_ value: Double) -> String {
