@@ -82,6 +82,12 @@ let package = Package(
             dependencies: ["TidingsTestKit", "TestBroker"],
             swiftSettings: settings
         ),
+        .executableTarget(
+            name: "TestClient",
+            dependencies: ["TidingsAMQP"],
+            path: "Tests/TestClient",
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "TidingsSQLiteTests",
             dependencies: ["TidingsSQLite", "TidingsTestKit"],
@@ -89,7 +95,7 @@ let package = Package(
         ),
         .testTarget(
             name: "TidingsAMQPTests",
-            dependencies: ["TidingsAMQP", "TidingsTestKit"],
+            dependencies: ["TidingsAMQP", "TidingsTestKit", "TestClient"],
             swiftSettings: settings
         ),
         .testTarget(

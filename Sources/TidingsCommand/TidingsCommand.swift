@@ -8,7 +8,7 @@ enum TidingsCommand {
     static var subcommands: [any Subcommand.Type] {
         [
             InitCommand.self, TrackCommand.self, UntrackCommand.self, ExecCommand.self, LogCommand.self,
-            ShowCommand.self, InfoCommand.self, PurgeCommand.self,
+            ShowCommand.self, InfoCommand.self, PurgeCommand.self, DoctorCommand.self,
         ]
     }
 
@@ -29,7 +29,9 @@ enum TidingsCommand {
             return 0
         }
         guard let subcommand = subcommands.first(where: { $0.name == name }) else {
-            Output.error("tidings: there is no subcommand \(name): `tidings --help` lists them")
+            // A broker's URL holds a password.
+            let shown = name.contains("://") ? "by that URL" : name
+            Output.error("tidings: there is no subcommand \(shown): `tidings --help` lists them")
             return 2
         }
         do {

@@ -4,10 +4,12 @@ public struct AMQPConfiguration: Sendable {
     public var endpoints: [AMQPEndpoint]
     /// The connection's name in the broker's log and management.
     public var name: String
-    /// How long the way to `open` may take for each endpoint: name, TCP, TLS and login together.
+    /// How long the way to `open` may take for each endpoint: name, TCP, TLS and login together. An endpoint's own
+    /// holds for it instead.
     public var connectTimeout: Duration = .seconds(10)
     /// After two intervals without a byte from the broker the connection counts as lost; at least one second, and below
-    /// five there are false alarms. 0 turns heartbeats off: a peer that vanishes is then noticed only by writing.
+    /// five there are false alarms. 0 turns heartbeats off: a peer that vanishes is then noticed only by writing. An endpoint's
+    /// own holds for it instead.
     public var heartbeat: Duration = .seconds(10)
     /// How long the broker may take to answer a declaration or another request.
     public var replyTimeout: Duration = .seconds(20)
@@ -35,8 +37,6 @@ public struct AMQPConfiguration: Sendable {
         precondition(!endpoints.isEmpty, "at least one endpoint")
         self.endpoints = endpoints
         self.name = name
-        if let interval = endpoints[0].heartbeat { heartbeat = interval }
-        if let timeout = endpoints[0].connectTimeout { connectTimeout = timeout }
     }
 
     /// Configures connections by URLs, separated by commas: `amqp://user:password@host:5672/vhost?heartbeat=10`.
@@ -71,8 +71,9 @@ public struct Backoff: Sendable, Hashable {
     ///
     /// - Parameter random: from 0 up to 1.
     public func delay(attempt: Int, random: Double) -> Duration {
-        // 2^20 times the first is beyond any `longest` of use.
-        let doubled = min(longest, first * (1 << min(max(attempt - 1, 0), 20)))
+        var doubled = min(first, longest)
+        // 2^100 times any delay is beyond every `longest`, but for no delay at all.
+        for _ in 1..<min(max(attempt, 1), 100) where doubled < longest { doubled = min(doubled * 2, longest) }
         return doubled * (0.5 + 0.5 * random)
     }
 }

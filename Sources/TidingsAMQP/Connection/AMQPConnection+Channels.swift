@@ -2,9 +2,24 @@ extension AMQPConnection {
     /// Opens the channels of publishers and consumers that have none.
     func openChannels() async throws(AMQPError) {
         needsChannels = false
-        for publisher in publishers.values where publisher.channel == nil { try await open(publisher) }
-        for consumer in consumers.values where consumer.channel == nil && consumer.isDue(at: .now) {
-            try await open(consumer)
+        // Copies: others come and go while a channel is opened.
+        for publisher in publishers.values where publisher.channel == nil {
+            guard publishers[publisher.id] === publisher else { continue }
+            do throws(AMQPError) {
+                try await open(publisher)
+            } catch {
+                guard session != nil else { throw error }
+                publisher.refuse(error)
+            }
+        }
+        for consumer in consumers.values where consumer.isDue(at: .now) {
+            guard consumers[consumer.id] === consumer else { continue }
+            do throws(AMQPError) {
+                try await open(consumer)
+            } catch {
+                guard session != nil else { throw error }
+                failed(consumer, error)
+            }
         }
     }
 
@@ -17,27 +32,30 @@ extension AMQPConnection {
         pump(publisher)
     }
 
-    /// Consumes anew. What only this consumer is at fault for ends or delays it, and nothing else.
     private func open(_ consumer: ConsumerState) async throws(AMQPError) {
         let channel = try await openChannel(.consumer(consumer))
-        do throws(AMQPError) {
-            _ = try await call(.limitPrefetch(consumer.options.prefetch), on: channel)
-            consumer.buffer.begin()
-            // Before the reply: deliveries may come with it.
-            consumer.channel = channel
-            let request = Request.consume(
-                queue: consumer.queue, tag: "tidings-\(consumer.id)", isExclusive: consumer.options.isExclusive,
-                arguments: consumer.options.arguments)
-            _ = try await call(request, on: channel)
-        } catch {
-            guard session != nil else { throw error }
-            failed(consumer, error)
-            return
-        }
+        _ = try await call(.limitPrefetch(consumer.options.prefetch), on: channel)
+        // Closed meanwhile.
+        guard consumers[consumer.id] === consumer else { return closeChannel(channel) }
+        consumer.buffer.begin()
+        // Before the reply: deliveries may come with it.
+        consumer.channel = channel
+        let request = Request.consume(
+            queue: consumer.queue, tag: "tidings-\(consumer.id)", isExclusive: consumer.options.isExclusive,
+            arguments: consumer.options.arguments)
+        _ = try await call(request, on: channel)
         guard consumers[consumer.id] === consumer else { return closeChannel(channel) }
         consumer.attempts = 0
         consumer.retryAt = nil
         consumer.started()
+    }
+
+    /// Gives up a consumer whose caller was cancelled before it began.
+    func cancelStart(_ id: Int) {
+        guard let consumer = consumers[id], let starter = consumer.starter else { return }
+        consumer.starter = nil
+        starter.resume(throwing: CancellationError())
+        closeConsumer(id)
     }
 
     /// A consumer's channel could not be opened, or was closed by the broker.
@@ -60,8 +78,10 @@ extension AMQPConnection {
 
     /// The broker has closed a channel: it is told so, and the number is free again.
     func channelClosed(_ number: UInt16, _ close: BrokerClose) throws(AMQPError) {
-        guard let session, let channel = session.channels.removeValue(forKey: number) else { return }
+        guard let session, let channel = session.channels[number] else { return }
         try session.handle.send(.confirmChannelClosed, channel: number)
+        // Where both sides close at once, the broker answers ours too: only then is the number free.
+        if !channel.isClosing { session.channels[number] = nil }
         let action = channel.pending?.request.name ?? "channel \(number)"
         let error = close.error(while: action)
         let wasCalling = channel.pending != nil

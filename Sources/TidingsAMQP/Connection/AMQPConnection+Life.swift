@@ -49,7 +49,8 @@ extension AMQPConnection {
         loss = nil
         let mailbox = mailbox
         let opening = ConnectionOpening(
-            endpoint: endpoint, configuration: configuration, deadline: .now + configuration.connectTimeout,
+            endpoint: endpoint, configuration: configuration,
+            deadline: .now + (endpoint.connectTimeout ?? configuration.connectTimeout),
             watchdog: watchdog, onSocket: { mailbox.use($0) })
         let handle = try await opening.open()
         session = Session(handle, at: .now)
@@ -61,7 +62,7 @@ extension AMQPConnection {
             if let loss { throw loss }
             if checkClosing() { return await shutDown() }
             if needsChannels {
-                if mustDeclare { try await declareAll() }
+                try await restoreTopology()
                 try await openChannels()
             } else {
                 await event(before: consumers.values.compactMap(\.retryAt).min())
@@ -70,12 +71,22 @@ extension AMQPConnection {
         }
     }
 
+    /// Declares again what a deleted queue took with it. Where the broker refuses, whoever consumes it will be told.
+    private func restoreTopology() async throws(AMQPError) {
+        guard mustDeclare else { return }
+        do throws(AMQPError) {
+            try await declareAll()
+        } catch {
+            guard session != nil else { throw error }
+        }
+    }
+
     /// Ends the connection in order, until the deadline.
     private func shutDown() async {
         let deadline = mailbox.closeDeadline ?? .now
         // Written as far as the window allows, and answered.
         while loss == nil, ContinuousClock.now < deadline, !publishers.values.allSatisfy(\.isIdle) {
-            await event(before: deadline)
+            if needsChannels { try? await openChannels() } else { await event(before: deadline) }
         }
         guard loss == nil, let session else { return }
         for consumer in consumers.values { settle(consumer, at: .now + .seconds(60)) }

@@ -34,14 +34,18 @@ extension AMQPConnection {
     }
 
     /// The broker has answered.
-    func replied(_ number: UInt16, _ reply: Reply) {
-        guard let channel = session?[number] else { return }
-        if channel.isClosing {
-            session?.channels[number] = nil
+    func replied(_ number: UInt16, _ reply: Reply) throws(AMQPError) {
+        guard let session, let channel = session[number] else { return }
+        if let pending = channel.pending, pending.request.isAnswered(by: reply) {
+            channel.finish(.success(reply))
+        } else if channel.isClosing, reply == .channelClosed {
+            // Only now is the number free: whatever was on the way for the old channel has come.
+            session.channels[number] = nil
+            channel.finish(.failure(AMQPError(.closed, "the channel was closed")))
         } else if channel.isAbandoned {
             closeChannel(channel)
-        } else {
-            channel.finish(.success(reply))
+        } else if !channel.isClosing {
+            throw AMQPError(.protocolViolation, "the broker sent a reply that nobody waits for: \(reply)")
         }
     }
 

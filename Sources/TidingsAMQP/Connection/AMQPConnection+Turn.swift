@@ -4,9 +4,11 @@ extension AMQPConnection {
 
     /// What the thread does between jobs: read, settle, write, look at the time.
     func turn(isReadable: Bool) -> PollRequest {
-        for batch in mailbox.takeCancelled() {
+        let cancelled = mailbox.takeCancelled()
+        for batch in cancelled.batches {
             for publisher in publishers.values { publisher.cancel(batch) }
         }
+        for id in cancelled.consumers { cancelStart(id) }
         if mailbox.closeDeadline != nil, !isClosing { signal() }
         let now = ContinuousClock.now
         guard let session else {
@@ -51,6 +53,7 @@ extension AMQPConnection {
             repeat {
                 guard let frame = try unsafe session.handle.receive() else { return }
                 try unsafe handle(frame, session)
+                session.lastReceived = now
                 frames += 1
             } while self.session === session && frames < Self.framesPerTurn && session.handle.hasBufferedFrames
         } catch {
@@ -86,7 +89,7 @@ extension AMQPConnection {
                 .delivery(tag: tag, isRedelivered: isRedelivered, address))
         case .returned(let code, let text, let address):
             try session.channels[number]?.assembler.begin(.returned(code: code, text: text, address))
-        case .reply(let reply): replied(number, reply)
+        case .reply(let reply): try replied(number, reply)
         case .channelClosed(let close): try channelClosed(number, close)
         case .consumerCancelled: consumerCancelled(number)
         case .blocked(let reason):

@@ -99,7 +99,7 @@ public actor AMQPConnection {
     /// recovery is `never`, why the connection was lost or could not be made.
     public func run() async throws {
         guard status.begin() else {
-            throw AMQPError(.alreadyRunning, "the connection '\(configuration.name)' runs, or has run")
+            throw AMQPError(.alreadyRunning, "the connection '\(configuration.name)' runs, has run, or was closed")
         }
         let mailbox = mailbox
         try await withTaskCancellationHandler {
@@ -153,7 +153,7 @@ public actor AMQPConnection {
     /// after which the socket is cut. What is unanswered then is reported unknown.
     public nonisolated func close(within limit: Duration = .seconds(5)) async {
         mailbox.close(before: .now + limit)
-        guard status.state != .idle else { return status.set(.closed(nil)) }
+        if status.closeIdle() { return await end(nil) }
         let states = states()
         await withTaskGroup(of: Void.self) { group in
             group.addTask { for await _ in states {} }
@@ -180,14 +180,25 @@ public actor AMQPConnection {
         _ queue: String, _ options: AMQPConsumeOptions = AMQPConsumeOptions()
     ) async throws -> AMQPConsumer {
         try MessageLimits.checkShort("queue's name", queue)
+        _ = try MessageLimits.checkTable("the arguments of consuming '\(queue)'", options.arguments)
+        if !status.state.isConnected {
+            // The way to each endpoint, and the answers after it.
+            let limit = configuration.connectTimeout * configuration.endpoints.count + configuration.replyTimeout
+            try await waitUntilOpen(within: limit)
+        }
         guard !isClosing else { throw AMQPError(.closed, "the connection is closed") }
         let buffer = DeliveryBuffer(prefetch: options.prefetch, mailbox: mailbox)
         let state = ConsumerState(id: nextID(), queue: queue, options: options, buffer: buffer)
         consumers[state.id] = state
         needsChannels = true
-        try await withCheckedThrowingContinuation { continuation in
-            state.starter = continuation
-            signal()
+        let (mailbox, id) = (mailbox, state.id)
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                state.starter = continuation
+                signal()
+            }
+        } onCancel: {
+            mailbox.cancel(consumer: id)
         }
         return AMQPConsumer(queue: queue, connection: self, id: state.id, buffer: buffer)
     }

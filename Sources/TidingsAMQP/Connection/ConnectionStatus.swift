@@ -25,6 +25,15 @@ final class ConnectionStatus: Sendable {
         }
     }
 
+    /// Ends what has never begun. False where it has.
+    func closeIdle() -> Bool {
+        let (isIdle, finished) = box.withLock { box in
+            box.state == .idle ? (true, box.set(.closed(nil))) : (false, [])
+        }
+        for observer in finished { observer.finish() }
+        return isIdle
+    }
+
     func set(_ state: AMQPConnectionState) {
         let finished = box.withLock { $0.set(state) }
         // Not within the lock: the end of a stream removes its observer.

@@ -3,7 +3,8 @@ internal import Synchronization
 /// What other threads want of the connection's thread, besides its jobs.
 final class Mailbox: Sendable {
     struct Mail: Sendable {
-        var cancelled: [PublishBatch.Identity] = []
+        var batches: [PublishBatch.Identity] = []
+        var consumers: [Int] = []
         /// Until when the connection shall be closed; nil is not at all.
         var closeDeadline: ContinuousClock.Instant?
         var socket: GuardedSocket?
@@ -22,16 +23,25 @@ final class Mailbox: Sendable {
 
     /// Asks to give up a call to publish.
     func cancel(_ batch: PublishBatch.Identity) {
-        mail.withLock { $0.cancelled.append(batch) }
+        mail.withLock { $0.batches.append(batch) }
+        wake()
+    }
+
+    /// Asks to give up a call to consume.
+    func cancel(consumer id: Int) {
+        mail.withLock { $0.consumers.append(id) }
         wake()
     }
 
     /// The calls to give up.
-    func takeCancelled() -> [PublishBatch.Identity] {
+    func takeCancelled() -> (batches: [PublishBatch.Identity], consumers: [Int]) {
         mail.withLock { mail in
-            guard !mail.cancelled.isEmpty else { return [] }
-            defer { mail.cancelled = [] }
-            return mail.cancelled
+            guard !mail.batches.isEmpty || !mail.consumers.isEmpty else { return ([], []) }
+            defer {
+                mail.batches = []
+                mail.consumers = []
+            }
+            return (mail.batches, mail.consumers)
         }
     }
 

@@ -12,6 +12,8 @@ final class DeliveryBuffer: Sendable {
         var deliveries = Deque<AMQPDelivery>()
         var waiters: [Waiter] = []
         var nextWaiter: UInt64 = 0
+        /// Those that are on their way to wait, and those of them that were cancelled.
+        var coming: Set<UInt64> = []
         var cancelled: Set<UInt64> = []
         var ending: Result<Void, AMQPError>?
         /// Counts channels: what belongs to an earlier one is stale.
@@ -48,6 +50,7 @@ final class DeliveryBuffer: Sendable {
     /// Begins a channel. Gives the number that its deliveries carry.
     func begin() {
         state.withLock { state in
+            guard state.ending == nil else { return }
             state.generation += 1
             state.isLive = true
             if state.generation > 1 { state.counts.restarts += 1 }
@@ -125,6 +128,7 @@ final class DeliveryBuffer: Sendable {
         if !Task.isCancelled, let delivery = state.withLock({ $0.deliveries.removeFirst() }) { return delivery }
         let id = state.withLock { state in
             state.nextWaiter += 1
+            state.coming.insert(state.nextWaiter)
             return state.nextWaiter
         }
         return try await withTaskCancellationHandler {
@@ -156,6 +160,7 @@ final class DeliveryBuffer: Sendable {
 
     private func wait(_ id: UInt64, _ continuation: CheckedContinuation<AMQPDelivery?, any Error>) {
         let (result, mustWake) = state.withLock { state -> (Result<AMQPDelivery?, AMQPError>?, Bool) in
+            state.coming.remove(id)
             if state.cancelled.remove(id) != nil { return (.success(nil), false) }
             if let delivery = state.deliveries.removeFirst() { return (.success(delivery), false) }
             switch state.ending {
@@ -178,7 +183,7 @@ final class DeliveryBuffer: Sendable {
     private func cancel(_ id: UInt64) {
         let waiter = state.withLock { state -> Waiter? in
             guard let index = state.waiters.firstIndex(where: { $0.id == id }) else {
-                state.cancelled.insert(id)
+                if state.coming.contains(id) { state.cancelled.insert(id) }
                 return nil
             }
             return state.waiters.remove(at: index)

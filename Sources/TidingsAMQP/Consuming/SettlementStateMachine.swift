@@ -77,7 +77,9 @@ struct SettlementStateMachine {
     }
 
     private mutating func settle(_ tag: UInt64, _ state: State) -> Bool {
-        guard tag >= firstTag, index(tag) < states.count, states[index(tag)] == .delivered else { return false }
+        guard tag >= firstTag, tag < firstTag + UInt64(states.count), states[index(tag)] == .delivered else {
+            return false
+        }
         states[index(tag)] = state
         fresh.append(tag)
         return true

@@ -69,12 +69,12 @@ public struct AMQPTable: Sendable, Hashable {
     public subscript(name: String) -> AMQPValue? {
         get { entries.last { $0.name == name }?.value }
         set {
-            let index = entries.lastIndex { $0.name == name }
-            switch (index, newValue) {
-            case (let index?, let value?): entries[index].value = value
-            case (let index?, nil): entries.remove(at: index)
-            case (nil, let value?): entries.append(Entry(name, value))
-            case (nil, nil): break
+            // All of them: else an earlier one of the same name would take its place.
+            guard let newValue else { return entries.removeAll { $0.name == name } }
+            if let index = entries.lastIndex(where: { $0.name == name }) {
+                entries[index].value = newValue
+            } else {
+                entries.append(Entry(name, newValue))
             }
         }
     }

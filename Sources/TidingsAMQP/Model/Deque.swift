@@ -14,11 +14,11 @@ struct Deque<Element> {
     subscript(index: Int) -> Element {
         // In place: a copy costs more than the look, where elements hold references.
         _read {
-            precondition(index < count, "index beyond the end")
+            precondition(index >= 0 && index < count, "index beyond the ends")
             yield slots[position(index)]!
         }
         _modify {
-            precondition(index < count, "index beyond the end")
+            precondition(index >= 0 && index < count, "index beyond the ends")
             yield &slots[position(index)]!
         }
     }

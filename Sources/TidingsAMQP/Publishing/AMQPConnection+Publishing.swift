@@ -2,6 +2,9 @@ extension AMQPConnection {
     /// After how many messages the broker's answers are looked at, in the middle of writing.
     private static let messagesPerDrain = 64
 
+    /// How many messages are written in one turn, so that jobs and other publishers are not kept waiting.
+    private static let messagesPerTurn = 1024
+
     /// Writes a batch as the window allows, and waits for the answers.
     func publish(
         _ publications: [AMQPPublication], batch identity: PublishBatch.Identity, publisher id: Int
@@ -12,6 +15,10 @@ extension AMQPConnection {
         try Task.checkCancellation()
         return try await withCheckedThrowingContinuation { continuation in
             publisher.waiting.append(PublishBatch(publications, identity: identity, continuation: continuation))
+            if publisher.channel == nil {
+                needsChannels = true
+                signal()
+            }
             pump(publisher)
         }
     }
@@ -37,23 +44,26 @@ extension AMQPConnection {
     func pumpAll(at now: ContinuousClock.Instant = .now) -> ContinuousClock.Instant? {
         var next: ContinuousClock.Instant?
         for publisher in publishers.values {
-            pump(publisher)
+            // There is more to write: the next turn comes at once.
+            if pump(publisher) { next = now }
             guard let deadline = checkConfirms(publisher, at: now) else { continue }
             next = min(next ?? deadline, deadline)
         }
         return next
     }
 
-    /// Writes what waits, as far as the window, the broker and the socket allow.
-    func pump(_ publisher: PublisherState) {
-        guard let session, !publisher.waiting.isEmpty else { return }
+    /// Writes what waits, as far as the window, the broker and the turn allow. True where the turn alone ended it.
+    @discardableResult
+    func pump(_ publisher: PublisherState) -> Bool {
+        guard let session, !publisher.waiting.isEmpty else { return false }
         var now = ContinuousClock.now
         var written = 0
         // Looked at anew for each message: reading the answers may block, close or lose anything.
         while let channel = publisher.channel, session === self.session, session.blockedReason == nil,
             let batch = publisher.waiting.first
         {
-            guard publisher.hasRoom(for: batch.publications[batch.next].message.body.count) else { return }
+            guard publisher.hasRoom(for: batch.publications[batch.next].message.body.count) else { return false }
+            guard written < Self.messagesPerTurn else { return true }
             written += 1
             if written % Self.messagesPerDrain == 1 {
                 now = .now
@@ -64,29 +74,49 @@ extension AMQPConnection {
                     continue
                 }
             }
-            guard writeNext(of: batch, publisher, channel, session, at: now) else { return }
+            guard writeNext(of: batch, publisher, channel, session, at: now) else { return false }
         }
+        return false
     }
 
     private func writeNext(
         of batch: PublishBatch, _ publisher: PublisherState, _ channel: Channel, _ session: Session,
         at now: ContinuousClock.Instant
     ) -> Bool {
-        let index = batch.next
-        let size = batch.publications[index].message.body.count
+        let slot = PublishSlot(batch: batch, index: batch.next)
+        let size = batch.publications[slot.index].message.body.count
+        if session.handle.frameSize < 131_072, let error = refusal(of: batch.publications[slot.index], by: session) {
+            finishWriting(batch, publisher)
+            publisher.resolve(slot, .unknown(error))
+            return true
+        }
         if size > 1 << 20 {
             session.handle.guarded.set(deadline: now + configuration.sendTimeout * (1 + size >> 20))
         }
-        publisher.confirms.written(PublishSlot(batch: batch, index: index), size: size, at: now)
-        batch.next += 1
-        if batch.next == batch.publications.count { _ = publisher.waiting.removeFirst() }
+        publisher.confirms.written(slot, size: size, at: now)
+        finishWriting(batch, publisher)
         do throws(AMQPError) {
-            try session.handle.publish(batch.publications[index], channel: channel.number)
+            try session.handle.publish(batch.publications[slot.index], channel: channel.number)
             return true
         } catch {
             // A part of it may have been written, and perhaps taken: unknown, as all that is unanswered.
             drop(error)
             return false
+        }
+    }
+
+    private func finishWriting(_ batch: PublishBatch, _ publisher: PublisherState) {
+        batch.next += 1
+        if batch.next == batch.publications.count { _ = publisher.waiting.removeFirst() }
+    }
+
+    /// Why a broker that agrees on smaller frames than usual cannot take a message.
+    private func refusal(of publication: AMQPPublication, by session: Session) -> AMQPError? {
+        do throws(AMQPError) {
+            try MessageLimits(frameSize: session.handle.frameSize).check(publication.message, to: publication.address)
+            return nil
+        } catch {
+            return error
         }
     }
 

@@ -5,10 +5,12 @@
 struct ConfirmStateMachine<Slot> {
     /// Kept small, and of a layout that the compiler knows: there is one for each message.
     private struct Entry {
-        let slot: Slot
+        /// Nil where it is answered: an older one that is not must not hold on to the messages behind it.
+        var slot: Slot?
         let size: Int
         var isReturned = false
-        var isAnswered = false
+
+        var isAnswered: Bool { slot == nil }
     }
 
     /// From a message on, all were written at this instant.
@@ -55,7 +57,7 @@ struct ConfirmStateMachine<Slot> {
     mutating func returned(code: UInt16, text: String, where matches: (Slot) -> Bool) -> Bool {
         var index = Int(max(nextReturn, firstTag) - firstTag)
         while index < entries.count {
-            if !entries[index].isAnswered, matches(entries[index].slot) {
+            if let slot = entries[index].slot, matches(slot) {
                 entries[index].isReturned = true
                 returns[firstTag + UInt64(index)] = (code, text)
                 nextReturn = firstTag + UInt64(index) + 1
@@ -86,25 +88,25 @@ struct ConfirmStateMachine<Slot> {
 
     /// The channel ended: nothing more will be answered. Starts anew, for the next channel.
     mutating func abandon(resolve: (Slot) -> Void) {
-        for entry in entries.removeAll() where !entry.isAnswered { resolve(entry.slot) }
+        for entry in entries.removeAll() { if let slot = entry.slot { resolve(slot) } }
         self = ConfirmStateMachine()
     }
 
     /// The first unanswered message that a condition names.
     func firstUnanswered(where condition: (Slot) -> Bool) -> Slot? {
-        for index in 0..<entries.count where !entries[index].isAnswered && condition(entries[index].slot) {
-            return entries[index].slot
+        for index in 0..<entries.count {
+            if let slot = entries[index].slot, condition(slot) { return slot }
         }
         return nil
     }
 
     private mutating func answer(_ index: Int, isNack: Bool, resolve: (Slot, PublishResult) -> Void) {
-        guard !entries[index].isAnswered else { return }
-        entries[index].isAnswered = true
+        guard let slot = entries[index].slot else { return }
+        entries[index].slot = nil
         count -= 1
         bytes -= entries[index].size
         let returned = takeReturn(index)
-        resolve(entries[index].slot, isNack ? .nacked : returned ?? .confirmed)
+        resolve(slot, isNack ? .nacked : returned ?? .confirmed)
     }
 
     /// What is known of a message that came back.

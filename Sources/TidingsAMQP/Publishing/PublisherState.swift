@@ -39,7 +39,7 @@ final class PublisherState {
     func returned(code: UInt16, text: String, _ address: AMQPAddress, _ message: AMQPMessage) {
         _ = confirms.returned(code: code, text: text) { slot in
             let publication = slot.batch.publications[slot.index]
-            return publication.address == address
+            return publication.isMandatory && publication.address == address
                 && publication.message.properties.messageID == message.properties.messageID
                 && publication.message.body == message.body
         }
@@ -61,6 +61,11 @@ final class PublisherState {
         }
         // Wholly written: the answers may still come, and count; the caller waits no longer.
         confirms.firstUnanswered { $0.batch.identity == identity }?.batch.abandon(nil)
+    }
+
+    /// There is no channel for it: what waits fails. The next call tries again.
+    func refuse(_ error: AMQPError) {
+        for batch in waiting.removeAll() { batch.abandon(error) }
     }
 
     /// Ends the publisher.

@@ -6,11 +6,7 @@ extension AMQPConnection {
     /// `accessRefused`, `notFound`, `resourceLocked`, or why there is no connection. After an error a part may have been
     /// declared, and nothing of it is declared again.
     public func declare(_ topology: AMQPTopology) async throws {
-        for name in topology.exchanges.map(\.name) + topology.queues.map(\.name) {
-            guard !name.isEmpty else { throw AMQPError(.invalid, "a queue or exchange to declare has no name") }
-            try MessageLimits.checkShort("name", name)
-        }
-        for binding in topology.bindings { try MessageLimits.checkShort("binding's key", binding.key) }
+        try topology.check()
         try await scratch { channel async throws(AMQPError) in
             try await self.declare(topology, on: channel)
         }
@@ -21,6 +17,7 @@ extension AMQPConnection {
     ///
     /// Throws `notFound` where there is no such queue.
     public func inspect(queue: String) async throws -> (messages: Int, consumers: Int) {
+        try MessageLimits.checkShort("queue's name", queue)
         let reply = try await scratch { channel async throws(AMQPError) in
             try await self.call(.inspectQueue(queue), on: channel)
         }
@@ -30,6 +27,7 @@ extension AMQPConnection {
 
     /// Deletes a queue with its messages, where it exists; it is not declared again.
     public func delete(queue: String) async throws {
+        try MessageLimits.checkShort("queue's name", queue)
         topology.removeQueue(queue)
         _ = try await scratch { channel async throws(AMQPError) in
             try await self.call(.deleteQueue(queue), on: channel)
@@ -38,6 +36,7 @@ extension AMQPConnection {
 
     /// Deletes an exchange, where it exists; it is not declared again.
     public func delete(exchange: String) async throws {
+        try MessageLimits.checkShort("exchange's name", exchange)
         topology.removeExchange(exchange)
         _ = try await scratch { channel async throws(AMQPError) in
             try await self.call(.deleteExchange(exchange), on: channel)
@@ -46,6 +45,7 @@ extension AMQPConnection {
 
     /// Takes a binding away, where it exists; it is not made again.
     public func unbind(_ binding: AMQPBinding) async throws {
+        try AMQPTopology(bindings: [binding]).check()
         topology.bindings.removeAll { $0 == binding }
         _ = try await scratch { channel async throws(AMQPError) in
             try await self.call(.unbind(binding), on: channel)

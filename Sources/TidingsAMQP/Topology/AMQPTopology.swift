@@ -27,6 +27,30 @@ public struct AMQPTopology: Sendable, Hashable {
         bindings += other.bindings.filter { !bindings.contains($0) }
     }
 
+    /// Throws `invalid` where something in it can never be declared.
+    func check() throws(AMQPError) {
+        for exchange in exchanges {
+            try Self.check(name: exchange.name)
+            try MessageLimits.checkShort("exchange's type", exchange.type.rawValue)
+            try MessageLimits.checkTable("the arguments of exchange '\(exchange.name)'", exchange.arguments)
+        }
+        for queue in queues {
+            try Self.check(name: queue.name)
+            try MessageLimits.checkTable("the arguments of queue '\(queue.name)'", queue.arguments)
+        }
+        for binding in bindings {
+            try Self.check(name: binding.queue)
+            try Self.check(name: binding.exchange)
+            try MessageLimits.checkShort("binding's key", binding.key)
+            try MessageLimits.checkTable("the arguments of a binding of '\(binding.queue)'", binding.arguments)
+        }
+    }
+
+    private static func check(name: String) throws(AMQPError) {
+        guard !name.isEmpty else { throw AMQPError(.invalid, "a queue or exchange of the topology has no name") }
+        try MessageLimits.checkShort("name", name)
+    }
+
     /// Takes out a queue and its bindings.
     mutating func removeQueue(_ name: String) {
         queues.removeAll { $0.name == name }

@@ -3,8 +3,7 @@ extension BrokerClose {
     ///
     /// [Reply codes](https://www.rabbitmq.com/amqp-0-9-1-reference.html#constants)
     func error(while action: String) -> AMQPError {
-        let subject = quoted(after: "queue '") ?? quoted(after: "exchange '")
-        let argument = quoted(after: "inequivalent arg '")
+        let argument = quoted(after: "inequivalent arg '", before: "' for ")
         return AMQPError(
             kind, "\(action): \(text)\(remedy(argument: argument))", replyCode: code, subject: subject,
             argument: argument)
@@ -12,6 +11,8 @@ extension BrokerClose {
 
     private var kind: AMQPError.Code {
         switch code {
+        // Not a matter of permissions, and over when the other consumer goes.
+        case 403 where isInExclusiveUse: .resourceLocked
         case 403: .accessRefused
         case 404: .notFound
         case 405: .resourceLocked
@@ -23,7 +24,9 @@ extension BrokerClose {
 
     private func remedy(argument: String?) -> String {
         switch code {
-        case 403: "; give the permission (rabbitmqctl set_permissions, set_topic_permissions)"
+        case 403 where isInExclusiveUse: "; another consumer has it exclusively"
+        case 403 where text.contains("refused for user"):
+            "; give the permission (rabbitmqctl set_permissions, set_topic_permissions)"
         case 404: "; declare it first"
         case 405: "; another connection has it exclusively"
         case 406 where argument != nil: "; delete it or take another name, or declare it as it is"
@@ -31,15 +34,24 @@ extension BrokerClose {
         }
     }
 
-    /// What stands in quotes behind some words.
-    private func quoted(after words: String) -> String? {
-        var rest = text[...]
-        while !rest.isEmpty {
-            if rest.hasPrefix(words) {
-                return String(rest.dropFirst(words.count).prefix { $0 != "'" })
-            }
-            rest = rest.dropFirst()
+    private var isInExclusiveUse: Bool { text.hasSuffix("in exclusive use") }
+
+    private var subject: String? {
+        for kind in ["queue", "exchange"] {
+            let name =
+                quoted(after: "\(kind) '", before: "' in vhost '") ?? quoted(after: "\(kind) '", before: "'")
+                ?? quoted(after: "\(kind) name '", before: "' contains ")
+            if let name { return name }
         }
         return nil
+    }
+
+    /// What stands between some words. Nil also where the broker has cut its text off before the end: at 255 bytes.
+    ///
+    /// By bytes, since a name may begin with what makes one character with the quote before it.
+    private func quoted(after words: String, before end: String) -> String? {
+        guard let start = text.utf8.firstRange(of: words.utf8)?.upperBound else { return nil }
+        let rest = text.utf8[start...]
+        return rest.firstRange(of: end.utf8).flatMap { String(rest[..<$0.lowerBound]) }
     }
 }

@@ -34,23 +34,27 @@ struct ConnectionOpening: Sendable {
         // TLS needs the name itself: the library compares the certificate with what it connects to.
         let hosts = endpoint.tls == nil ? addresses : [endpoint.host]
         var failure = AMQPError(.unknownHost, "the host '\(endpoint.host)' has no address")
-        for host in hosts {
+        for (index, host) in hosts.enumerated() {
+            // An address that does not answer leaves time for the others.
+            let share = max(.milliseconds(1), deadline - .now) / (hosts.count - index)
             do throws(AMQPError) {
-                return try open(host)
+                return try open(host, before: .now + share)
             } catch {
                 failure = error
-                if error.code != .refused { break }
+                if error.code != .refused && error.code != .timedOut { break }
             }
         }
         throw failure
     }
 
-    private func open(_ host: String) throws(AMQPError) -> sending ConnectionHandle {
+    private func open(_ host: String, before deadline: ContinuousClock.Instant) throws(AMQPError)
+        -> sending ConnectionHandle
+    {
         guard let state = unsafe amqp_new_connection() else {
             throw AMQPError(.resources, "no memory for a connection")
         }
         do throws(AMQPError) {
-            let guarded = try unsafe connect(state, to: host)
+            let guarded = try unsafe connect(state, to: host, before: deadline)
             do throws(AMQPError) {
                 try unsafe logIn(state)
             } catch {
@@ -66,7 +70,9 @@ struct ConnectionOpening: Sendable {
         }
     }
 
-    private func connect(_ state: amqp_connection_state_t, to host: String) throws(AMQPError) -> GuardedSocket {
+    private func connect(
+        _ state: amqp_connection_state_t, to host: String, before deadline: ContinuousClock.Instant
+    ) throws(AMQPError) -> GuardedSocket {
         let socket: OpaquePointer?
         if let tls = endpoint.tls {
             unsafe socket = amqp_ssl_socket_new(state)
@@ -76,7 +82,7 @@ struct ConnectionOpening: Sendable {
             unsafe socket = amqp_tcp_socket_new(state)
         }
         guard let socket = unsafe socket else { throw AMQPError(.resources, "no memory for a socket") }
-        var bound = remaining
+        var bound = Self.remaining(until: deadline)
         let status = unsafe amqp_socket_open_noblock(socket, host, Int32(endpoint.port), &bound)
         guard status == AMQP_STATUS_OK.rawValue else { throw socketError(status) }
         let guarded = watchdog.guardSocket(unsafe amqp_get_sockfd(state))
@@ -86,24 +92,29 @@ struct ConnectionOpening: Sendable {
         return guarded
     }
 
-    private var remaining: timeval {
+    private static func remaining(until deadline: ContinuousClock.Instant) -> timeval {
         let milliseconds = Int(max(.milliseconds(1), deadline - .now) / .milliseconds(1))
         return timeval(tv_sec: milliseconds / 1000, tv_usec: milliseconds % 1000 * 1000)
     }
 
     private func logIn(_ state: amqp_connection_state_t) throws(AMQPError) {
-        var bound = remaining
+        var bound = Self.remaining(until: deadline)
         _ = unsafe amqp_set_handshake_timeout(state, &bound)
         let arena = Arena()
         var properties = unsafe arena.table(clientProperties)
-        let heartbeat = Int32(configuration.heartbeat.components.seconds)
+        // Zero turns heartbeats off: a part of a second is one second.
+        let interval = endpoint.heartbeat ?? configuration.heartbeat
+        let heartbeat = interval > .zero ? Int32(clamping: max(1, min(interval.components.seconds, 65_535))) : 0
         let reply =
             switch endpoint.credentials {
             case .plain(let user, let password):
                 unsafe tidings_amqp_login_plain(
                     state, endpoint.virtualHost, 0, 131_072, heartbeat, &properties, user, password)
             case .external:
-                unsafe tidings_amqp_login_external(state, endpoint.virtualHost, 0, 131_072, heartbeat, &properties, "")
+                // The broker takes the name from the certificate, whatever is said here; but of an empty text the library
+                // takes the length of zero for a lack of memory.
+                unsafe tidings_amqp_login_external(
+                    state, endpoint.virtualHost, 0, 131_072, heartbeat, &properties, "certificate")
             }
         guard unsafe reply.reply_type != AMQP_RESPONSE_NORMAL else { return }
         throw unsafe loginError(reply)
@@ -127,21 +138,31 @@ struct ConnectionOpening: Sendable {
             return AMQPError(
                 .timedOut,
                 "\(endpoint) did not answer within \(configuration.connectTimeout): check host, port and firewall")
-        case AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED.rawValue:
+        case AMQP_STATUS_HOSTNAME_RESOLUTION_FAILED.rawValue:
             return AMQPError(
-                .tlsHostMismatch,
-                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one"
-            )
+                .unknownHost, "the host '\(endpoint.host)' has no address: check the name in the broker URL")
+        case AMQP_STATUS_SSL_HOSTNAME_VERIFY_FAILED.rawValue: return otherHost
         case AMQP_STATUS_SSL_PEER_VERIFY_FAILED.rawValue: return refusedCertificate
         case AMQP_STATUS_SSL_CONNECTION_FAILED.rawValue, AMQP_STATUS_SSL_ERROR.rawValue:
-            return AMQPError(
-                .tlsFailed,
-                "no TLS with \(endpoint): check that the port speaks TLS 1.2 or later, and whether it wants a client certificate"
-            )
+            return failedTLS
         default:
             return AMQPError(
                 .refused, "nothing accepts connections at \(endpoint): check that the broker runs there, and the port")
         }
+    }
+
+    private var failedTLS: AMQPError {
+        AMQPError(
+            .tlsFailed,
+            "no TLS with \(endpoint): check that the port speaks TLS 1.2 or later, and which client certificate it wants"
+        )
+    }
+
+    private var otherHost: AMQPError {
+        AMQPError(
+            .tlsHostMismatch,
+            "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one"
+        )
     }
 
     private var refusedCertificate: AMQPError {
@@ -150,10 +171,7 @@ struct ConnectionOpening: Sendable {
         switch refusal?.code {
         // X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH.
         case 62, 64:
-            return AMQPError(
-                .tlsHostMismatch,
-                "the certificate of \(endpoint) is for another host: connect by a name that it holds, or renew it with this one"
-            )
+            return otherHost
         // X509_V_ERR_CERT_NOT_YET_VALID and _HAS_EXPIRED.
         case 9, 10:
             return AMQPError(
@@ -164,6 +182,15 @@ struct ConnectionOpening: Sendable {
                 "the certificate of \(endpoint) was not issued by a trusted authority\(words): name its CA (cacertfile)"
             )
         }
+    }
+
+    /// The broker's list of ways to log in has not the one that is wanted.
+    private var notOffered: AMQPError {
+        let what =
+            endpoint.credentials == .external
+            ? "by certificate: enable its plugin rabbitmq_auth_mechanism_ssl and auth_mechanisms EXTERNAL, or use a password"
+            : "with a password: add PLAIN to its auth_mechanisms, or use a certificate (auth_mechanism=external)"
+        return AMQPError(.authentication, "\(endpoint) does not offer to log in \(what)")
     }
 
     private func loginError(_ reply: amqp_rpc_reply_t) -> AMQPError {
@@ -183,9 +210,13 @@ struct ConnectionOpening: Sendable {
                 .connectionLost,
                 "\(endpoint) ended the connection during login: check that the port speaks AMQP 0-9-1"
                     + (endpoint.tls == nil ? " without TLS (amqps:// is with TLS)" : "") + ", and the broker's log")
+        // With TLS 1.3 the peer looks at the client's certificate when the handshake is over for the client.
+        case AMQP_STATUS_SSL_ERROR.rawValue: return failedTLS
+        case AMQP_STATUS_BROKER_UNSUPPORTED_SASL_METHOD.rawValue: return notOffered
         case let code:
             return AMQPError(
-                .protocolViolation, "\(endpoint) did not answer as AMQP 0-9-1: \(LibraryStatus(code).text)")
+                .protocolViolation,
+                "\(endpoint) does not speak AMQP 0-9-1 (\(LibraryStatus(code).text)): check host and port")
         }
     }
 }
@@ -198,10 +229,17 @@ private struct LoginRefusal {
     var error: AMQPError {
         switch close.code {
         case 403:
+            let what =
+                endpoint.credentials == .external
+                ? "that the certificate's name is a user's, and that the broker takes names from certificates (ssl_cert_login_from)"
+                : "name and password (guest may connect from the broker's own host only)"
             return AMQPError(
-                .authentication,
-                "\(endpoint) refuses \(endpoint.credentials): check name and password "
-                    + "(guest may connect from the broker's own host only)", replyCode: close.code)
+                .authentication, "\(endpoint) refuses \(endpoint.credentials): check \(what)", replyCode: close.code)
+        case 530 where close.text.contains(" limit "):
+            return AMQPError(
+                .closedByBroker,
+                "\(endpoint) takes no more connections: \(close.text): close some, or raise the limit "
+                    + "(rabbitmqctl set_vhost_limits, set_user_limits)", replyCode: close.code)
         case 530:
             let why =
                 close.text.contains("not found")

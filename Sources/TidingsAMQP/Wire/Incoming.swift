@@ -36,8 +36,18 @@ struct BrokerClose: Hashable {
 
 /// The answer to a request.
 enum Reply: Hashable {
-    /// Done.
-    case done
+    case channelOpened
+    case channelClosed
+    case connectionClosed
+    case confirmsSelected
+    case prefetchLimited
+    case consuming
+    case consumerCancelled
+    case exchangeDeclared
+    case exchangeDeleted
+    case bound
+    case unbound
+    case queueDeleted
     /// A queue is there, with this many messages ready and consumers.
     case queue(messages: UInt32, consumers: UInt32)
 }
@@ -86,11 +96,18 @@ extension IncomingMethod {
         case AMQP_QUEUE_DECLARE_OK_METHOD:
             let queue = unsafe fields(amqp_queue_declare_ok_t.self)
             self = .reply(.queue(messages: unsafe queue.message_count, consumers: unsafe queue.consumer_count))
-        case AMQP_CHANNEL_OPEN_OK_METHOD, AMQP_CHANNEL_CLOSE_OK_METHOD, AMQP_CONNECTION_CLOSE_OK_METHOD,
-            AMQP_CONFIRM_SELECT_OK_METHOD, AMQP_BASIC_QOS_OK_METHOD, AMQP_BASIC_CONSUME_OK_METHOD,
-            AMQP_BASIC_CANCEL_OK_METHOD, AMQP_EXCHANGE_DECLARE_OK_METHOD, AMQP_EXCHANGE_DELETE_OK_METHOD,
-            AMQP_QUEUE_BIND_OK_METHOD, AMQP_QUEUE_UNBIND_OK_METHOD, AMQP_QUEUE_DELETE_OK_METHOD:
-            self = .reply(.done)
+        case AMQP_CHANNEL_OPEN_OK_METHOD: self = .reply(.channelOpened)
+        case AMQP_CHANNEL_CLOSE_OK_METHOD: self = .reply(.channelClosed)
+        case AMQP_CONNECTION_CLOSE_OK_METHOD: self = .reply(.connectionClosed)
+        case AMQP_CONFIRM_SELECT_OK_METHOD: self = .reply(.confirmsSelected)
+        case AMQP_BASIC_QOS_OK_METHOD: self = .reply(.prefetchLimited)
+        case AMQP_BASIC_CONSUME_OK_METHOD: self = .reply(.consuming)
+        case AMQP_BASIC_CANCEL_OK_METHOD: self = .reply(.consumerCancelled)
+        case AMQP_EXCHANGE_DECLARE_OK_METHOD: self = .reply(.exchangeDeclared)
+        case AMQP_EXCHANGE_DELETE_OK_METHOD: self = .reply(.exchangeDeleted)
+        case AMQP_QUEUE_BIND_OK_METHOD: self = .reply(.bound)
+        case AMQP_QUEUE_UNBIND_OK_METHOD: self = .reply(.unbound)
+        case AMQP_QUEUE_DELETE_OK_METHOD: self = .reply(.queueDeleted)
         default: self = .ignored(number: unsafe method.id)
         }
     }

@@ -29,6 +29,12 @@ struct MessageLimits {
         }
     }
 
+    /// Throws `invalid` where a table of arguments cannot be sent.
+    static func checkTable(_ name: String, _ table: AMQPTable) throws(AMQPError) {
+        // The least frame that RabbitMQ agrees on, and room for the rest of the method.
+        guard try size(table, depth: 1) <= 7168 else { throw AMQPError(.invalid, "\(name) are over 7 KiB") }
+    }
+
     private static func size(_ name: String, _ text: String?) throws(AMQPError) -> Int {
         guard let text else { return 0 }
         try checkShort(name, text)

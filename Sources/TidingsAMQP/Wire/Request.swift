@@ -23,6 +23,19 @@ enum Request {
     case ack(tag: UInt64, isMultiple: Bool)
     case reject(tag: UInt64, requeue: Bool)
 
+    /// True where a reply is to this request. Those without a reply are answered by none.
+    func isAnswered(by reply: Reply) -> Bool {
+        switch (self, reply) {
+        case (.openChannel, .channelOpened), (.closeChannel, .channelClosed), (.closeConnection, .connectionClosed),
+            (.selectConfirms, .confirmsSelected), (.limitPrefetch, .prefetchLimited), (.consume, .consuming),
+            (.cancelConsumer, .consumerCancelled), (.declareExchange, .exchangeDeclared),
+            (.deleteExchange, .exchangeDeleted), (.bind, .bound), (.unbind, .unbound),
+            (.deleteQueue, .queueDeleted), (.declareQueue, .queue), (.inspectQueue, .queue):
+            true
+        default: false
+        }
+    }
+
     /// What it is called in errors.
     var name: String {
         switch self {

@@ -57,7 +57,9 @@ struct Arguments: Sendable {
             throw UsageError("\(missing.name) is missing: \(missing.help)")
         }
         if operands.count > declared.count, declared.last?.isRepeatable != true {
-            throw UsageError("unexpected operand \(operands[declared.count])")
+            let operand = operands[declared.count]
+            // A broker's URL holds a password.
+            throw UsageError("unexpected operand \(operand.contains("://") ? "that is a URL" : operand)")
         }
     }
 

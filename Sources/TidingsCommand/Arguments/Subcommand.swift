@@ -3,7 +3,7 @@ protocol Subcommand {
     static var name: String { get }
     /// One line for the list of subcommands, without a full stop.
     static var summary: String { get }
-    /// The first is the database.
+    /// The first is the database, where there are any.
     static var operands: [Operand] { get }
     static var options: [Option] { get }
     /// More for the help, in one paragraph; empty where there is nothing to add.
@@ -24,8 +24,8 @@ extension Subcommand {
             return
         }
         let arguments = try Arguments(words, operands: operands, options: options)
-        let path = arguments.operands[0]
-        try checkPath(path)
+        let path = operands.isEmpty ? nil : arguments.operands[0]
+        if let path { try checkPath(path) }
         do {
             try await run(arguments)
         } catch let error as UsageError {

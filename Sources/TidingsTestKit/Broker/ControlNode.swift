@@ -52,13 +52,15 @@ final class ControlNode: Sendable {
     /// - Parameter environment: where the brokers' port mapper and cookie are.
     init(environment: [String: String], log: String) throws {
         let (ours, theirs) = try Descriptor.pair()
-        process = try SpawnedProcess(
-            "/usr/bin/erl",
-            [
-                "+S", "1", "+sbwt", "none", "-noshell", "-hidden", "-sname", "control@localhost", "-start_epmd",
-                "false", "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-eval", Self.program,
-            ],
-            environment: environment, input: theirs.number, output: theirs.number, log: log)
+        let arguments = [
+            "+S", "1", "+sbwt", "none", "-noshell", "-hidden", "-sname", "control@localhost", "-start_epmd", "false",
+            "-kernel", "inet_dist_use_interface", "{127,0,0,1}", "-eval", Self.program,
+        ]
+        process = try withExtendedLifetime(theirs) {
+            try SpawnedProcess(
+                "/usr/bin/erl", arguments, environment: environment, input: theirs.number, output: theirs.number,
+                log: log)
+        }
         socket = ours
         self.log = log
         // A thread of its own: reading blocks. It holds the node weakly, and ends with the process.

@@ -36,9 +36,11 @@ final class GuardedDirectory: Sendable {
         let url = FileManager.default.temporaryDirectory.appending(path: "tidings-\(UUID().uuidString)")
         path = url.path(percentEncoded: false)
         let (ours, theirs) = try Descriptor.pair()
-        guardian = try SpawnedProcess(
-            "/bin/sh", ["-c", Self.script, "guardian", path], environment: ["PATH": "/usr/bin:/bin"],
-            input: theirs.number, log: "/dev/null")
+        let arguments = ["-c", Self.script, "guardian", path]
+        guardian = try withExtendedLifetime(theirs) {
+            try SpawnedProcess(
+                "/bin/sh", arguments, environment: ["PATH": "/usr/bin:/bin"], input: theirs.number, log: "/dev/null")
+        }
         lifeline = Mutex(ours)
         try FileManager.default.createDirectory(
             at: url, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])

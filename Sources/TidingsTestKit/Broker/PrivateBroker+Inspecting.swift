@@ -68,8 +68,13 @@ extension PrivateBroker {
     public func closeConnections(virtualHost: String) async throws -> Int {
         let value = try await evaluate(
             """
-            Open = [Pid || Pid <- rabbit_networking:connections_local(),
-                catch rabbit_networking:connection_info(Pid, [vhost]) =:= [{vhost, \(Self.binary(virtualHost))}]],
+            IsOpen = fun(Pid) ->
+                case catch rabbit_networking:connection_info(Pid, [vhost, state]) of
+                    [{vhost, \(Self.binary(virtualHost))}, {state, State}] -> State =/= closing andalso State =/= closed;
+                    _ -> false
+                end
+            end,
+            Open = lists:filter(IsOpen, rabbit_networking:connections_local()),
             ok = rabbit_networking:close_connections(Open, "closed by the test"),
             length(Open)
             """)

@@ -1,0 +1,78 @@
+import Foundation
+import TidingsTestKit
+
+/// A port of 127.0.0.1 behind which there is no broker.
+final class OtherPeer: Sendable {
+    /// What it does with connections.
+    enum Manners {
+        /// Nobody listens.
+        case refuses
+        /// Connections are made, and nothing is ever said.
+        case isSilent
+        /// Says something when it has been spoken to, and hangs up.
+        case answers([UInt8])
+    }
+
+    let port: UInt16
+    private let socket: Int32
+
+    init(_ manners: Manners) throws {
+        socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let socket = socket
+        let code = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                bind(socket, pointer, size) == 0 ? getsockname(socket, pointer, &size) : -1
+            }
+        }
+        port = UInt16(bigEndian: address.sin_port)
+        guard code == 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+        switch manners {
+        case .refuses: break
+        case .isSilent: listen(socket, 8)
+        case .answers(let bytes):
+            listen(socket, 8)
+            Thread.detachNewThread { Self.serve(socket, bytes) }
+        }
+    }
+
+    // Ends the thread's wait, where there is one.
+    deinit {
+        shutdown(socket, Int32(SHUT_RDWR))
+        close(socket)
+    }
+
+    private static func serve(_ socket: Int32, _ bytes: [UInt8]) {
+        while true {
+            let connection = accept(socket, nil, nil)
+            guard connection >= 0 else { return }
+            var buffer = [UInt8](repeating: 0, count: 4096)
+            _ = recv(connection, &buffer, buffer.count, 0)
+            _ = send(connection, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+            close(connection)
+        }
+    }
+}
+
+/// A TLS server by the `openssl` program, which agrees to what no broker agrees to any more.
+final class OpenSSLServer: Sendable {
+    let port: UInt16
+    private let process: ChildProcess
+
+    /// Starts it, and waits until it accepts connections.
+    init(address: String = "127.0.0.1", _ identity: TestCertificates.Identity, _ arguments: [String]) async throws {
+        process = try ChildProcess(
+            "/usr/bin/openssl",
+            ["s_server", "-accept", "\(address):0", "-cert", identity.certificate, "-key", identity.key] + arguments)
+        var port: UInt16?
+        for await line in process.lines where line.hasPrefix("ACCEPT") {
+            port = line.split(separator: ":").last.flatMap { UInt16($0) }
+            break
+        }
+        guard let port else { throw CocoaError(.fileReadUnknown) }
+        self.port = port
+    }
+}
