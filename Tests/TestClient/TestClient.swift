@@ -19,8 +19,8 @@ struct TestClient {
 
     /// Prints a line at once.
     static func report(_ line: String) {
-        print(line)
-        fflush(nil)
+        // Not by print: flushing all streams waits for standard input, which another thread is reading.
+        FileHandle.standardOutput.write(Data((line + "\n").utf8))
     }
 
     /// The process's resident memory, in KiB.
@@ -96,7 +96,7 @@ struct EnduranceRun {
         Thread.detachNewThread(isEnding.wait)
         try await AMQPConnection.withConnection(configuration) { publishing in
             try await AMQPConnection.withConnection(configuration) { consuming in
-                try await publishing.declare(AMQPTopology(queues: [.quorum("endure")]))
+                try await publishing.declare(AMQPTopology(queues: [AMQPQueue("endure")]))
                 let consumer = try await consuming.consume("endure")
                 let seen = Seen()
                 let reading = Task { try await read(consumer, seen) }
