@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// A connection to a RabbitMQ broker, or to one of a cluster's, that recovers by itself.
 ///
 /// It is an actor on a thread of its own, which alone touches the C library: blocking there holds up nobody else. Publish
@@ -253,7 +251,7 @@ public actor AMQPConnection {
 
 /// The last reason for which there was no connection.
 private final class LastError: Sendable {
-    private let error = Mutex<AMQPError?>(nil)
+    private let error = Locked<AMQPError?>(nil)
 
     var value: AMQPError? { error.withLock { $0 } }
 

@@ -20,8 +20,8 @@ public final class AMQPRequester: Sendable {
     private let consumer: AMQPConsumer
     private let connection: AMQPConnection
     /// Whoever waits for replies, by correlation id.
-    private let waiting = Mutex<[String: AsyncStream<AMQPMessage>.Continuation]>([:])
-    private let counters = Mutex((last: UInt64(0), strays: 0))
+    private let waiting = Locked<[String: AsyncStream<AMQPMessage>.Continuation]>([:])
+    private let counters = Locked((last: UInt64(0), strays: 0))
 
     /// How many replies one request keeps unread; further ones are dropped.
     private static let repliesKept = 1024
