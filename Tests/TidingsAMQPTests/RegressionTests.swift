@@ -1,0 +1,239 @@
+import Testing
+import TidingsAMQP
+import TidingsTestKit
+
+/// What users of such connections report, each as they saw it.
+@Suite(.timeLimit(.minutes(2)))
+struct RegressionTests {
+    // MARK: Bodies of whole frames
+
+    @Test(
+        "A body of whole frames, or of a byte more or less, is confirmed promptly and arrives whole",
+        arguments: [1, 2, 3])
+    func wholeFrames(frames: Int) async throws {
+        let fixture = try await Fixture()
+        try await AMQPConnection.withConnection(fixture.configuration()) { connection in
+            try await expectPrompt(connection, frameSize: 131_072, frames: frames)
+        }
+    }
+
+    @Test("With a broker that agrees on smaller frames too, where a last piece that is held back costs 200 ms")
+    func smallFrames() async throws {
+        let broker = try await PrivateBroker.start(.init(settings: ["frame_max": "16384"]))
+        let host = try await broker.makeVirtualHost()
+        try await AMQPConnection.withConnection(AMQPConfiguration(urls: host.url, name: "small")) { connection in
+            for frames in 1...3 { try await expectPrompt(connection, frameSize: 16_384, frames: frames) }
+        }
+        await broker.shutDown()
+    }
+
+    /// Publishes bodies of whole frames, and of a byte more or less, five times each.
+    private func expectPrompt(_ connection: AMQPConnection, frameSize: Int, frames: Int) async throws {
+        try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+        let publisher = await connection.publisher()
+        let consumer = try await connection.consume("q")
+        for size in (frames * (frameSize - 8) - 1)...(frames * (frameSize - 8) + 1) {
+            let body = (0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+            var times: [Duration] = []
+            for _ in 0..<5 {
+                let begin = ContinuousClock.now
+                #expect(try await publisher.publish(AMQPMessage(body), to: .queue("q")) == .confirmed)
+                times.append(ContinuousClock.now - begin)
+                #expect(try await consumer.take(1)[0].message.body == body)
+            }
+            // A busy machine may be late once or twice; a piece that the kernel holds back is late each time.
+            #expect(try #require(times.min()) < .milliseconds(150), "\(size) bytes: \(times)")
+        }
+    }
+
+    // MARK: An exchange that does not exist
+
+    @Test(
+        "A thousand messages to an exchange that does not exist: each is unknown with its name, none is lost silently")
+    func missingExchange() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await connection.publisher()
+            var burst = numbered(0..<1000, to: "q")
+            for index in burst.indices { burst[index].address = AMQPAddress(exchange: "nowhere", routingKey: "q") }
+            let results = try await publisher.publish(burst)
+            #expect(results.count == 1000)
+            #expect(results.allSatisfy { isMissing($0, "nowhere") })
+            let counts = await publisher.counts()
+            #expect(counts.unknown == 1000)
+            #expect(counts.unanswered == 0)
+            #expect(counts.waiting == 0)
+            // The publisher has a channel again, and the connection never went.
+            #expect(try await publisher.publish(numbered(0..<1, to: "q")) == [.confirmed])
+            #expect(try await connection.inspect(queue: "q").messages == 1)
+            #expect(connection.epoch == 1)
+        }
+    }
+
+    @Test("One message to an exchange that does not exist takes others of its window along: unknown, and sent again")
+    func missingExchangeAmongOthers() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await connection.publisher()
+            let all = numbered(0..<1000, to: "q")
+            var first = all
+            first[100].address = AMQPAddress(exchange: "nowhere", routingKey: "q")
+            let results = try await publisher.publish(first)
+            #expect(isMissing(results[100], "nowhere"))
+            #expect(results.allSatisfy { $0 == .confirmed || isMissing($0, "nowhere") })
+            let rest = zip(all, results).filter { $1 != .confirmed }.map(\.0)
+            #expect(try await publisher.publish(rest) == Array(repeating: .confirmed, count: rest.count))
+            let messages = try await connection.inspect(queue: "q").messages
+            let numbers = try await connection.consume("q").take(messages).compactMap(\.message.number)
+            #expect(Set(numbers) == Set(0..<1000))
+            #expect(connection.epoch == 1)
+        }
+    }
+
+    private func isMissing(_ result: PublishResult, _ exchange: String) -> Bool {
+        guard case .unknown(let error) = result else { return false }
+        return error.code == .notFound && error.replyCode == 404 && error.subject == exchange
+    }
+
+    // MARK: Connections that died
+
+    @Test("P9: a message over a dead connection is sent again until it is confirmed, and consumed once by its id")
+    func deadConnection() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await connection.publisher()
+            var sent = 0
+            for number in 0..<10 {
+                #expect(try await fixture.broker.closeConnections(virtualHost: fixture.host.name) == 1)
+                // Nobody has told the publisher: it writes, or waits for the next connection.
+                var result: PublishResult?
+                while result != .confirmed {
+                    let publication = numbered(number..<number + 1, to: "q")[0]
+                    let answer = try await publisher.publish(publication.message, to: publication.address)
+                    #expect(answer == .confirmed || isLost(answer))
+                    result = answer
+                    sent += 1
+                }
+            }
+            try await expectOnce(0..<10, in: "q", connection, atMost: sent)
+            #expect(connection.epoch == 11)
+        }
+    }
+
+    @Test("P9: connections closed in the middle of a window: no more than the window is unknown, and all is there once")
+    func deadWindow() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await connection.publisher(window: .init(messages: 100))
+            let all = numbered(0..<20_000, to: "q")
+            async let results = publisher.publish(all)
+            while await publisher.counts().confirmed < 1000 { await Task.yield() }
+            #expect(try await fixture.broker.closeConnections(virtualHost: fixture.host.name) == 1)
+            let first = try await results
+            #expect(first.allSatisfy { $0 == .confirmed || isLost($0) })
+            let rest = zip(all, first).filter { $1 != .confirmed }.map(\.0)
+            #expect(rest.count > 0)
+            #expect(rest.count <= 100)
+            #expect(try await publisher.publish(rest) == Array(repeating: .confirmed, count: rest.count))
+            try await expectOnce(0..<20_000, in: "q", connection, atMost: 20_000 + rest.count)
+            #expect(connection.epoch == 2)
+        }
+    }
+
+    /// Expects a queue to hold each number, once for who looks at message ids.
+    private func expectOnce(
+        _ numbers: Range<Int>, in queue: String, _ connection: AMQPConnection, atMost sent: Int
+    ) async throws {
+        let messages = try await connection.inspect(queue: queue).messages
+        #expect(messages <= sent)
+        var effects: [String: Int] = [:]
+        for delivery in try await connection.consume(queue).take(messages) {
+            let id = try #require(delivery.message.properties.messageID)
+            // What a consumer does that has seen the id.
+            guard effects[id] == nil else { continue }
+            effects[id] = delivery.message.number
+        }
+        #expect(effects == Dictionary(uniqueKeysWithValues: numbers.map { (String($0), $0) }))
+    }
+
+    private func isLost(_ result: PublishResult) -> Bool {
+        guard case .unknown(let error) = result else { return false }
+        return error.code == .closedByBroker || error.code == .connectionLost
+    }
+
+    // MARK: Messages that are too large
+
+    @Test("A message over maximumMessageSize is refused before anything is sent, with all that came with it")
+    func tooLargeToSend() async throws {
+        let fixture = try await Fixture()
+        var configuration = try fixture.configuration()
+        configuration.maximumMessageSize = 1000
+        try await AMQPConnection.withConnection(configuration) { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await connection.publisher()
+            let error = await #expect(throws: AMQPError.self) {
+                _ = try await publisher.publish(
+                    numbered(0..<3, to: "q") + numbered(3..<4, to: "q", size: 1001) + numbered(4..<5, to: "q"))
+            }
+            #expect(error == AMQPError(.invalid, "a message of 1001 bytes, and maximumMessageSize is 1000"))
+            let counts = await publisher.counts()
+            #expect([counts.confirmed, counts.unknown, counts.unanswered, counts.waiting] == [0, 0, 0, 0])
+            #expect(try await connection.inspect(queue: "q").messages == 0)
+            #expect(try await publisher.publish(numbered(0..<1, to: "q", size: 1000)) == [.confirmed])
+        }
+    }
+
+    @Test("A delivery over maximumMessageSize ends `run()` with what is wrong, where it is not to recover")
+    func tooLargeToTake() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            #expect(try await connection.publisher().publish(numbered(0..<1, to: "q", size: 1001)) == [.confirmed])
+        }
+        var configuration = try fixture.configuration()
+        configuration.maximumMessageSize = 1000
+        configuration.recovery = .never
+        let connection = try AMQPConnection(configuration)
+        let run = Task { try await connection.run() }
+        let consumer = try await connection.consume("q")
+        let expected = AMQPError(
+            .protocolViolation, "a message of 1001 bytes, and at most 1000 are taken (maximumMessageSize)")
+        #expect(await #expect(throws: AMQPError.self) { try await run.value } == expected)
+        #expect(await #expect(throws: AMQPError.self) { _ = try await consumer.take(1) } == expected)
+        #expect(connection.state == .closed(expected))
+    }
+
+    @Test("A delivery over maximumMessageSize comes again with each connection, ever later, until another takes it")
+    func tooLargeToTakeAgain() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { other in
+            try await other.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await other.publisher()
+            #expect(try await publisher.publish(numbered(0..<1, to: "q", size: 1001)) == [.confirmed])
+            var configuration = try fixture.configuration("limited")
+            configuration.maximumMessageSize = 1000
+            try await AMQPConnection.withConnection(configuration) { limited in
+                let states = limited.states()
+                let consumer = try await limited.consume("q")
+                var attempts: [Int] = []
+                for await case .recovering(let attempt, _, let error) in states {
+                    #expect(error.code == .protocolViolation)
+                    attempts.append(attempt)
+                    if attempt == 4 { break }
+                }
+                #expect(attempts == [1, 2, 3, 4])
+                #expect(consumer.counts.delivered == 0)
+                // Nobody has taken it: it goes to whoever can, and the limited one goes on by itself.
+                let taker = try await other.consume("q")
+                #expect(try await taker.take(1)[0].message.body.count == 1001)
+                await taker.close()
+                #expect(try await publisher.publish(numbered(1..<2, to: "q")) == [.confirmed])
+                #expect(try await consumer.take(1)[0].message.number == 1)
+            }
+        }
+    }
+}
