@@ -69,7 +69,7 @@ public actor AMQPConnection {
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await connection.run() }
             do {
-                try await connection.waitUntilOpen(within: configuration.connectTimeout * configuration.endpoints.count)
+                try await connection.waitUntilOpen(within: configuration.timeToOpen)
                 let value = try await body(connection)
                 await connection.close()
                 try await group.waitForAll()
@@ -180,9 +180,7 @@ public actor AMQPConnection {
         try MessageLimits.checkShort("queue's name", queue)
         _ = try MessageLimits.checkTable("the arguments of consuming '\(queue)'", options.arguments)
         if !status.state.isConnected {
-            // The way to each endpoint, and the answers after it.
-            let limit = configuration.connectTimeout * configuration.endpoints.count + configuration.replyTimeout
-            try await waitUntilOpen(within: limit)
+            try await waitUntilOpen(within: configuration.timeToOpen)
         }
         guard !isClosing else { throw AMQPError(.closed, "the connection is closed") }
         let buffer = DeliveryBuffer(prefetch: options.prefetch, mailbox: mailbox)
