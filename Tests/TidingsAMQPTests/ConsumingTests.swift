@@ -2,7 +2,7 @@ import Testing
 import TidingsAMQP
 import TidingsTestKit
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct ConsumingTests {
     @Test("A double ack is a counted no-op, and the channel lives on")
     func doubleAck() async throws {

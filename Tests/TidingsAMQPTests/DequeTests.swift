@@ -42,7 +42,7 @@ struct DequeTests {
         #expect(last == nil)
     }
 
-    @Test("An index that is not there stops the process", .timeLimit(.minutes(1)))
+    @Test("An index that is not there stops the process", .timeLimit(.minutes(5)))
     func bounds() async {
         await #expect(processExitsWith: .failure) {
             var deque = Deque<Int>()

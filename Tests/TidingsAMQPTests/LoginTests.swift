@@ -2,7 +2,7 @@ import Testing
 import TidingsAMQP
 import TidingsTestKit
 
-@Suite("Logging in", .timeLimit(.minutes(2)))
+@Suite("Logging in", .timeLimit(.minutes(5)))
 struct LoginTests {
     private let broker: PrivateBroker
     private let host: TestVirtualHost

@@ -2,7 +2,7 @@ import Testing
 import TidingsAMQP
 import TidingsTestKit
 
-@Suite(.timeLimit(.minutes(2)))
+@Suite(.timeLimit(.minutes(5)))
 struct PublishingTests {
     @Test("A persistent message that is confirmed is in the queue")
     func confirmed() async throws {

@@ -2,7 +2,7 @@ import Testing
 import TidingsAMQP
 import TidingsTestKit
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct RequestTests {
     private static let topology = AMQPTopology(
         exchanges: [AMQPExchange("commands", .topic), AMQPExchange("replies", .direct)],

@@ -2,7 +2,7 @@ import Testing
 import TidingsAMQP
 import TidingsTestKit
 
-@Suite("TLS", .timeLimit(.minutes(2)))
+@Suite("TLS", .timeLimit(.minutes(5)))
 struct TLSTests {
     private let broker: PrivateBroker
     private let host: TestVirtualHost

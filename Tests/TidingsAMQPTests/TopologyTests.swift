@@ -2,7 +2,7 @@ import Testing
 import TidingsAMQP
 import TidingsTestKit
 
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(5)))
 struct TopologyTests {
     private let topology = AMQPTopology(
         exchanges: [AMQPExchange("events", .topic)], queues: [.quorum("all"), AMQPQueue("some")],

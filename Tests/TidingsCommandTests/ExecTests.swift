@@ -3,7 +3,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("tidings exec", .timeLimit(.minutes(2)))
+@Suite("tidings exec", .timeLimit(.minutes(5)))
 struct ExecTests {
     private let fixture: CommandLineFixture
 

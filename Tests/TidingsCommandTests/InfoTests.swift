@@ -4,7 +4,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("tidings info and purge", .timeLimit(.minutes(2)))
+@Suite("tidings info and purge", .timeLimit(.minutes(5)))
 struct InfoTests {
     private let fixture: CommandLineFixture
 

@@ -4,7 +4,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("tidings init", .timeLimit(.minutes(2)))
+@Suite("tidings init", .timeLimit(.minutes(5)))
 struct InitTests {
     private let fixture: CommandLineFixture
 

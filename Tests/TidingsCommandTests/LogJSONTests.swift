@@ -4,7 +4,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("tidings log --json", .timeLimit(.minutes(2)))
+@Suite("tidings log --json", .timeLimit(.minutes(5)))
 struct LogJSONTests {
     private let fixture: CommandLineFixture
 

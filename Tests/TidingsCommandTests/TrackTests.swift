@@ -2,7 +2,7 @@ import PersistentHistory
 import Testing
 import TidingsTestKit
 
-@Suite("tidings track and untrack", .timeLimit(.minutes(2)))
+@Suite("tidings track and untrack", .timeLimit(.minutes(5)))
 struct TrackTests {
     private let fixture: CommandLineFixture
 

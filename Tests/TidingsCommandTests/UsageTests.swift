@@ -4,7 +4,7 @@ import TidingsTestKit
 
 @testable import TidingsCommand
 
-@Suite("Usage", .timeLimit(.minutes(2)))
+@Suite("Usage", .timeLimit(.minutes(5)))
 struct UsageTests {
     private static let emptyContext = "--context is empty: leave it out, or name which part of the author writes"
 

@@ -5,27 +5,29 @@ extension PrivateBroker {
     ///
     /// - Throws: ``PrivateBrokerError`` where one does not start, or does not see the others.
     public static func cluster(of count: Int, _ options: Options = Options()) async throws -> [PrivateBroker] {
-        try await retryingPortClashes {
-            let site = try await BrokerSite.start()
-            let nodes = try (1...count).map { try PrivateBroker(options, in: site, number: $0) }
-            var settings = [("cluster_formation.peer_discovery_backend", "classic_config")]
-            for (index, node) in nodes.enumerated() {
-                settings.append(("cluster_formation.classic_config.nodes.\(index + 1)", node.nodeName))
-            }
-            settings.append(("cluster_partition_handling", "pause_minority"))
-            for node in nodes { try node.configure(settings: settings) }
-            try await withThrowingTaskGroup(of: Void.self) { group in
-                for node in nodes { group.addTask { try await node.start() } }
-                try await group.waitForAll()
-            }
-            for node in nodes {
-                let running = try await node.runningNodes()
-                guard running == nodes.map(\.nodeName).sorted() else {
-                    throw PrivateBrokerError(
-                        "\(node.nodeName) sees \(running)\n\(LogTail.of(node.log))")
+        try await gate.passing {
+            try await retryingPortClashes {
+                let site = try await BrokerSite.start()
+                let nodes = try (1...count).map { try PrivateBroker(options, in: site, number: $0) }
+                var settings = [("cluster_formation.peer_discovery_backend", "classic_config")]
+                for (index, node) in nodes.enumerated() {
+                    settings.append(("cluster_formation.classic_config.nodes.\(index + 1)", node.nodeName))
                 }
+                settings.append(("cluster_partition_handling", "pause_minority"))
+                for node in nodes { try node.configure(settings: settings) }
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for node in nodes { group.addTask { try await node.start() } }
+                    try await group.waitForAll()
+                }
+                for node in nodes {
+                    let running = try await node.runningNodes()
+                    guard running == nodes.map(\.nodeName).sorted() else {
+                        throw PrivateBrokerError(
+                            "\(node.nodeName) sees \(running)\n\(LogTail.of(node.log))")
+                    }
+                }
+                return nodes
             }
-            return nodes
         }
     }
 

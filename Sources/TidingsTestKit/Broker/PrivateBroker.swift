@@ -42,6 +42,9 @@ public final class PrivateBroker: Sendable {
     private let distributionPort: Int
     private let current: Locked<SpawnedProcess?> = Locked(nil)
 
+    /// One starts at a time: a broker that comes up takes all of a core for seconds.
+    static let gate = StartGate()
+
     private static let first = Locked<Task<PrivateBroker, any Error>?>(nil)
 
     /// The broker of the whole test run, started by whoever asks first; it speaks TLS.
@@ -64,11 +67,13 @@ public final class PrivateBroker: Sendable {
     ///
     /// - Throws: ``PrivateBrokerError`` with the end of the broker's log, or with the package that is missing.
     public static func start(_ options: Options = Options()) async throws -> PrivateBroker {
-        try await retryingPortClashes {
-            let broker = try PrivateBroker(options, in: try await BrokerSite.start(), number: 1)
-            try broker.configure()
-            try await broker.start()
-            return broker
+        try await gate.passing {
+            try await retryingPortClashes {
+                let broker = try PrivateBroker(options, in: try await BrokerSite.start(), number: 1)
+                try broker.configure()
+                try await broker.start()
+                return broker
+            }
         }
     }
 
