@@ -47,7 +47,7 @@ let package = Package(
         ),
         .target(
             name: "TidingsTestKit",
-            dependencies: ["TidingsSQLite", "PersistentHistory"],
+            dependencies: ["TidingsAMQP", "TidingsSQLite", "PersistentHistory"],
             swiftSettings: settings
         ),
         .executableTarget(

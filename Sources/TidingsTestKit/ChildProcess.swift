@@ -1,5 +1,5 @@
 internal import Foundation
-internal import Synchronization
+internal import TidingsAMQP
 
 /// Another process of a test: read line by line, killed at any moment, waited for.
 ///
@@ -96,7 +96,7 @@ final class Ended: Sendable {
         var waiting: [CheckedContinuation<ChildProcess.Ending, Never>] = []
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     var value: ChildProcess.Ending? { state.withLock { $0.ending } }
 

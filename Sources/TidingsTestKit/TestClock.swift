@@ -1,12 +1,12 @@
 public import PersistentHistory
-internal import Synchronization
+internal import TidingsAMQP
 
 /// A clock that stands still until it is told to move; any way, at any time.
 public final class TestClock: HistoryClock {
-    private let time: Mutex<Int64>
+    private let time: Locked<Int64>
 
     /// A clock that shows `microseconds` since 1970.
-    public init(microseconds: Int64 = 1_700_000_000_000_000) { time = Mutex(microseconds) }
+    public init(microseconds: Int64 = 1_700_000_000_000_000) { time = Locked(microseconds) }
 
     /// What the clock shows.
     public var microseconds: Int64 { time.withLock { $0 } }

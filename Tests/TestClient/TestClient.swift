@@ -1,6 +1,5 @@
 import Foundation
 import Glibc
-import Synchronization
 import TidingsAMQP
 
 /// A client of a broker in a process of its own: what it takes of memory and descriptors is its alone.
@@ -151,7 +150,7 @@ struct EnduranceRun {
 
 /// The lines of standard input: each asks for a report, its end for the end.
 private final class Ending: Sendable {
-    private let state = Mutex((isEnding: false, ticks: 0))
+    private let state = Locked((isEnding: false, ticks: 0))
 
     var value: Bool { state.withLock { $0.isEnding } }
 
@@ -176,7 +175,7 @@ private final class Ending: Sendable {
 
 /// The numbers that were consumed.
 private final class Seen: Sendable {
-    private let state = Mutex((flags: [Bool](), distinct: 0, all: 0))
+    private let state = Locked((flags: [Bool](), distinct: 0, all: 0))
 
     var distinct: Int { state.withLock { $0.distinct } }
     var all: Int { state.withLock { $0.all } }

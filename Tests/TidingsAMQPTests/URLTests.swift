@@ -208,8 +208,8 @@ struct URLTests {
         #expect(configuration.endpoints.map(\.host) == ["a", "b", "c"])
         #expect(configuration.endpoints.map(\.port) == [5672, 1, 5671])
         #expect(configuration.name == "n")
-        #expect(configuration.heartbeat == .seconds(5))
-        #expect(configuration.connectTimeout == .seconds(2))
+        #expect(configuration.endpoints.map(\.heartbeat) == [.seconds(5), nil, nil])
+        #expect(configuration.endpoints.map(\.connectTimeout) == [.seconds(2), nil, nil])
     }
 
     @Test("No URL at all is an error", arguments: ["", ",", ",,"])

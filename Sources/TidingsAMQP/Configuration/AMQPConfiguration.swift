@@ -22,6 +22,14 @@ public struct AMQPConfiguration: Sendable {
     /// What to do when the connection is lost.
     public var recovery: Recovery = .always(Backoff())
 
+    /// How long the way to an endpoint may take.
+    func connectTimeout(of endpoint: AMQPEndpoint) -> Duration { endpoint.connectTimeout ?? connectTimeout }
+
+    /// How long one attempt at each endpoint may take, and the declarations after it.
+    var timeToOpen: Duration {
+        endpoints.map { connectTimeout(of: $0) }.reduce(.zero, +) + replyTimeout
+    }
+
     /// What to do when the connection is lost, or cannot be made.
     public enum Recovery: Sendable, Hashable {
         /// `run()` throws.

@@ -11,7 +11,6 @@ extension AMQPConnection {
                 try await declareAll()
                 try await openChannels()
                 openedAt = .now
-                status.opened()
                 status.set(session?.blockedReason.map { .blocked(reason: $0) } ?? .open)
                 pumpAll()
                 try await serve()
@@ -50,10 +49,12 @@ extension AMQPConnection {
         let mailbox = mailbox
         let opening = ConnectionOpening(
             endpoint: endpoint, configuration: configuration,
-            deadline: .now + (endpoint.connectTimeout ?? configuration.connectTimeout),
+            deadline: .now + configuration.connectTimeout(of: endpoint),
             watchdog: watchdog, onSocket: { mailbox.use($0) })
         let handle = try await opening.open()
         session = Session(handle, at: .now)
+        // Before anything is delivered: whoever gets it sees the new epoch.
+        status.opened()
     }
 
     /// Sees to what happens while the connection is open. Returns when it has been closed gracefully.

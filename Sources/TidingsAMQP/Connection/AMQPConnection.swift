@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// A connection to a RabbitMQ broker, or to one of a cluster's, that recovers by itself.
 ///
 /// It is an actor on a thread of its own, which alone touches the C library: blocking there holds up nobody else. Publish
@@ -71,7 +69,7 @@ public actor AMQPConnection {
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await connection.run() }
             do {
-                try await connection.waitUntilOpen(within: configuration.connectTimeout * configuration.endpoints.count)
+                try await connection.waitUntilOpen(within: configuration.timeToOpen)
                 let value = try await body(connection)
                 await connection.close()
                 try await group.waitForAll()
@@ -182,9 +180,7 @@ public actor AMQPConnection {
         try MessageLimits.checkShort("queue's name", queue)
         _ = try MessageLimits.checkTable("the arguments of consuming '\(queue)'", options.arguments)
         if !status.state.isConnected {
-            // The way to each endpoint, and the answers after it.
-            let limit = configuration.connectTimeout * configuration.endpoints.count + configuration.replyTimeout
-            try await waitUntilOpen(within: limit)
+            try await waitUntilOpen(within: configuration.timeToOpen)
         }
         guard !isClosing else { throw AMQPError(.closed, "the connection is closed") }
         let buffer = DeliveryBuffer(prefetch: options.prefetch, mailbox: mailbox)
@@ -253,7 +249,7 @@ public actor AMQPConnection {
 
 /// The last reason for which there was no connection.
 private final class LastError: Sendable {
-    private let error = Mutex<AMQPError?>(nil)
+    private let error = Locked<AMQPError?>(nil)
 
     var value: AMQPError? { error.withLock { $0 } }
 

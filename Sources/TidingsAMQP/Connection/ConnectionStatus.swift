@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// The state of a connection, for any thread to look at and to wait for.
 final class ConnectionStatus: Sendable {
     fileprivate struct Box {
@@ -10,7 +8,7 @@ final class ConnectionStatus: Sendable {
         var epoch = 0
     }
 
-    private let box = Mutex(Box())
+    private let box = Locked(Box())
 
     var state: AMQPConnectionState { box.withLock { $0.state } }
 

@@ -1,6 +1,5 @@
 internal import CTidingsRabbitMQ
 internal import Glibc
-internal import Synchronization
 
 /// What the thread is to wait for, besides jobs.
 struct PollRequest: Sendable {
@@ -52,7 +51,7 @@ final class ConnectionThread: SerialExecutor {
         var isStopping = false
     }
 
-    private let work = Mutex(Work())
+    private let work = Locked(Work())
     private let wakeDescriptor: Int32
     private let name: String
     private var thread = pthread_t()

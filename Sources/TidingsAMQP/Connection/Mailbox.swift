@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// What other threads want of the connection's thread, besides its jobs.
 final class Mailbox: Sendable {
     struct Mail: Sendable {
@@ -10,7 +8,7 @@ final class Mailbox: Sendable {
         var socket: GuardedSocket?
     }
 
-    private let mail = Mutex(Mail())
+    private let mail = Locked(Mail())
     private let thread: ConnectionThread
 
     init(thread: ConnectionThread) { self.thread = thread }

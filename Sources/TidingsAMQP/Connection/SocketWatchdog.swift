@@ -1,6 +1,5 @@
 internal import CTidingsRabbitMQ
 internal import Glibc
-internal import Synchronization
 
 /// A thread for the whole process that shuts down sockets on which a call has blocked past its bound.
 ///
@@ -10,7 +9,7 @@ final class SocketWatchdog: Sendable {
     /// How often deadlines are looked at: a bound is kept to within this.
     static let period: Duration = .milliseconds(250)
 
-    private static let current = Mutex(WeakWatchdog())
+    private static let current = Locked(WeakWatchdog())
 
     private let guarded = GuardedSockets()
 
@@ -38,7 +37,7 @@ private struct WeakWatchdog: Sendable {
 
 /// A socket in the watchdog's care, until it goes. It must go before the descriptor is closed.
 final class GuardedSocket: Sendable {
-    private let deadline = Mutex<Deadline>(Deadline())
+    private let deadline = Locked<Deadline>(Deadline())
     private let descriptor: Int32
     private let watchdog: SocketWatchdog
     private let sockets: GuardedSockets
@@ -94,7 +93,7 @@ final class GuardedSocket: Sendable {
         var isStopping = false
     }
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
     private let wakeDescriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
     private var thread = pthread_t()
 

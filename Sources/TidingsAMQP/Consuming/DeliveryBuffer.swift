@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// The deliveries that wait to be read, and the settlements that wait to be sent: between the connection's thread and
 /// whoever consumes. Bounded by the prefetch limit.
 final class DeliveryBuffer: Sendable {
@@ -33,7 +31,7 @@ final class DeliveryBuffer: Sendable {
     /// How long a settlement may wait for others to go with.
     private static let delay: Duration = .milliseconds(5)
 
-    private let state = Mutex(State())
+    private let state = Locked(State())
     private let mailbox: Mailbox
     /// How many settlements go out, and how many deliveries are handed over, without waiting for more.
     private let enough: Int

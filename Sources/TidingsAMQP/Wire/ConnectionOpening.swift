@@ -137,7 +137,8 @@ struct ConnectionOpening: Sendable {
         case AMQP_STATUS_TIMEOUT.rawValue:
             return AMQPError(
                 .timedOut,
-                "\(endpoint) did not answer within \(configuration.connectTimeout): check host, port and firewall")
+                "\(endpoint) did not answer within \(configuration.connectTimeout(of: endpoint)): check host, port and firewall"
+            )
         case AMQP_STATUS_HOSTNAME_RESOLUTION_FAILED.rawValue:
             return AMQPError(
                 .unknownHost, "the host '\(endpoint.host)' has no address: check the name in the broker URL")

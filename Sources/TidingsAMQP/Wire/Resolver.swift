@@ -1,7 +1,6 @@
 internal import CTidingsRabbitMQ
 internal import Dispatch
 internal import Glibc
-internal import Synchronization
 
 /// Looks up the addresses of a host within a bound: getaddrinfo(3) has none of its own.
 enum Resolver {
@@ -54,7 +53,7 @@ enum Resolver {
 /// A lookup that may end after nobody waits for it any more.
 private final class Lookup: Sendable {
     let done = DispatchSemaphore(value: 0)
-    private let state = Mutex<Result<[String], AMQPError>>(.success([]))
+    private let state = Locked<Result<[String], AMQPError>>(.success([]))
 
     var result: Result<[String], AMQPError> { state.withLock { $0 } }
 

@@ -1,6 +1,5 @@
 internal import CTidingsRabbitMQ
 internal import Glibc
-internal import Synchronization
 
 /// What librabbitmq does not offer of the TLS library that it is linked to: looked up at run time.
 ///
@@ -9,7 +8,7 @@ internal import Synchronization
     private typealias VerifyCallback = @convention(c) (Int32, OpaquePointer?) -> Int32
 
     /// The last reason for which a certificate was refused, by thread: the callback is given no context.
-    private static let refusals = Mutex<[UInt: Int32]>([:])
+    private static let refusals = Locked<[UInt: Int32]>([:])
 
     /// Trusts the system's authorities. False where that cannot be done.
     ///

@@ -1,6 +1,6 @@
 internal import Foundation
 internal import Glibc
-internal import Synchronization
+internal import TidingsAMQP
 
 /// An Erlang node beside the brokers that evaluates expressions on them: a thousand times faster than `rabbitmqctl`,
 /// which starts such a node for each call.
@@ -17,7 +17,7 @@ final class ControlNode: Sendable {
     private let process: SpawnedProcess
     private let socket: Descriptor
     private let log: String
-    private let state = Mutex(State())
+    private let state = Locked(State())
 
     private static let program = #"""
         Evaluate = fun(Node, Timeout, Text) ->

@@ -1,6 +1,6 @@
 internal import FoundationEssentials
 internal import Glibc
-internal import Synchronization
+internal import TidingsAMQP
 
 /// Ports of the loopback interface that nobody listens on.
 ///
@@ -9,7 +9,7 @@ internal import Synchronization
 /// given the same port for its own end, and then talks to itself.
 enum FreePort {
     /// What this process was given: between being picked and being listened on, a port looks free.
-    private static let given = Mutex<Set<Int>>([])
+    private static let given = Locked<Set<Int>>([])
 
     /// Picks ports, each another.
     static func pick(_ count: Int) throws -> [Int] {

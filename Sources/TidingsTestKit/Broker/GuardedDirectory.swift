@@ -1,5 +1,5 @@
 internal import FoundationEssentials
-internal import Synchronization
+internal import TidingsAMQP
 
 /// A directory that goes, with every process that was started with its ``mark``, when the object does or when the
 /// test process ends in whatever way, also by SIGKILL.
@@ -12,7 +12,7 @@ final class GuardedDirectory: Sendable {
     let path: String
     private let guardian: SpawnedProcess
     /// Held by this process alone: when it closes, the guardian's input ends.
-    private let lifeline: Mutex<Descriptor?>
+    private let lifeline: Locked<Descriptor?>
 
     private static let script = """
         trap '' HUP INT QUIT TERM
@@ -41,7 +41,7 @@ final class GuardedDirectory: Sendable {
             try SpawnedProcess(
                 "/bin/sh", arguments, environment: ["PATH": "/usr/bin:/bin"], input: theirs.number, log: "/dev/null")
         }
-        lifeline = Mutex(ours)
+        lifeline = Locked(ours)
         try FileManager.default.createDirectory(
             at: url, withIntermediateDirectories: false, attributes: [.posixPermissions: 0o700])
     }

@@ -1,5 +1,5 @@
 internal import FoundationEssentials
-internal import Synchronization
+internal import TidingsAMQP
 
 /// A RabbitMQ of the test's own: on loopback, on free ports, with its own name, cookie, port mapper and directory.
 ///
@@ -40,9 +40,9 @@ public final class PrivateBroker: Sendable {
     public let options: Options
     let site: BrokerSite
     private let distributionPort: Int
-    private let current: Mutex<SpawnedProcess?> = Mutex(nil)
+    private let current: Locked<SpawnedProcess?> = Locked(nil)
 
-    private static let first = Mutex<Task<PrivateBroker, any Error>?>(nil)
+    private static let first = Locked<Task<PrivateBroker, any Error>?>(nil)
 
     /// The broker of the whole test run, started by whoever asks first; it speaks TLS.
     ///

@@ -1,5 +1,5 @@
 internal import Foundation
-internal import Synchronization
+internal import TidingsAMQP
 
 /// A process of its own session that inherits nothing but what it is given: no descriptor, no variable, no signal mask.
 ///
@@ -10,7 +10,7 @@ final class SpawnedProcess: Sendable {
     let processID: Int32
     private let ended = Ended()
     /// Guards the number: once the process is reaped, the number may belong to another.
-    private let isReaped = Mutex(false)
+    private let isReaped = Locked(false)
 
     /// `POSIX_SPAWN_SETSID`, which Swift's Glibc hides as an extension.
     private static let ownSession: Int16 = 0x80

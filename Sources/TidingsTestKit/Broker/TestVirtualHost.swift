@@ -1,5 +1,5 @@
 internal import FoundationEssentials
-internal import Synchronization
+internal import TidingsAMQP
 
 /// A virtual host of a test's own, with a user who may do everything in it and nothing elsewhere.
 public final class TestVirtualHost: Sendable {
@@ -21,13 +21,13 @@ public final class TestVirtualHost: Sendable {
     public let broker: PrivateBroker
     /// The user who may do everything.
     public let login: Login
-    private let users: Mutex<[String]>
+    private let users: Locked<[String]>
 
     init(on broker: PrivateBroker) async throws {
         self.broker = broker
         name = "test-\(Self.unique())"
         login = Self.login(Self.unique(), in: name, on: broker)
-        users = Mutex([login.user])
+        users = Locked([login.user])
         let binary = PrivateBroker.binary(name)
         _ = try await broker.evaluate("ok = rabbit_vhost:add(\(binary), <<\"tests\">>)")
         try await add(login, configure: ".*", write: ".*", read: ".*")
