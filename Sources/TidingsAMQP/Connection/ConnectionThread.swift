@@ -75,9 +75,7 @@ final class ConnectionThread: SerialExecutor {
         var attributes = pthread_attr_t()
         unsafe pthread_attr_init(&attributes)
         defer { unsafe pthread_attr_destroy(&attributes) }
-        // The library decodes nested tables by recursion without a limit (before 0.14): a frame of 128 KiB can hold
-        // 26,000 levels. Pages that are never touched cost nothing.
-        unsafe pthread_attr_setstacksize(&attributes, 64 << 20)
+        unsafe pthread_attr_setstacksize(&attributes, BlockingWork.stackSize)
         let code = state.work.withLock { _ in
             unsafe pthread_create(
                 &state.thread, &attributes,

@@ -1,5 +1,4 @@
 internal import CTidingsRabbitMQ
-internal import Dispatch
 internal import Glibc
 
 /// The way to a connection that has logged in: name, socket, TLS, login. Within one bound.
@@ -16,7 +15,11 @@ struct ConnectionOpening: Sendable {
     /// The library ties a connection to no thread, as long as one at a time uses it: here it is handed over.
     func open() async throws(AMQPError) -> sending ConnectionHandle {
         let result = await withCheckedContinuation { continuation in
-            DispatchQueue.global().async { continuation.resume(returning: self.opened()) }
+            do throws(AMQPError) {
+                try BlockingWork.start { continuation.resume(returning: self.opened()) }
+            } catch {
+                continuation.resume(returning: .failure(error))
+            }
         }
         return try result.get()
     }
