@@ -34,11 +34,15 @@ struct EnduranceTests {
         print("\(kills) kills: \(total.joined(separator: " ")); longest batch \(longest) ms; \(epochs)")
         // published N unknown N distinct N all N
         #expect(total[1] == total[5])
-        #expect(epochs == "epochs \(kills + 1) \(kills + 1)")
+        // The publisher was confirmed something between any two kills; the consumer may not have been back each time.
+        let opened = epochs.split(separator: " ").compactMap { Int($0) }
+        #expect(opened.first == kills + 1)
+        #expect((2...kills + 1).contains(try #require(opened.last)))
         // A broker needs up to twenty seconds to come back on a busy machine, and the client half a second more.
         #expect(longest < 60_000)
-        let descriptors = ticks.dropFirst(2).map(\.descriptors)
-        #expect(Int(last[2]) == descriptors.first)
+        // One more or less where the consumer's connection is just being made.
+        let descriptors = ticks.map(\.descriptors) + [try #require(Int(last[2]))]
+        #expect(try #require(descriptors.suffix(3).min()) <= (try #require(descriptors.prefix(3).max())))
         // Flags of the numbers seen grow by one byte a number.
         let grown = try #require(Int(last[1])) - ticks[ticks.count / 2].resident
         print("resident memory over the last half: \(grown) KiB, of \(last[1])")
