@@ -44,6 +44,7 @@ extension AMQPConnection {
     func pumpAll(at now: ContinuousClock.Instant = .now) -> ContinuousClock.Instant? {
         var next: ContinuousClock.Instant?
         for publisher in publishers.values {
+            renewRefused(publisher, at: now)
             // There is more to write: the next turn comes at once.
             if pump(publisher) { next = now }
             guard let deadline = checkConfirms(publisher, at: now) else { continue }
@@ -118,6 +119,20 @@ extension AMQPConnection {
         } catch {
             return error
         }
+    }
+
+    /// Opens the channel anew where it has answered with nothing but nacks for a second.
+    ///
+    /// A channel that first published to a quorum queue while its leader was down keeps asking the dead node
+    /// (RabbitMQ 3.10), and refuses everything for ever; a new one finds the new leader.
+    private func renewRefused(_ publisher: PublisherState, at now: ContinuousClock.Instant) {
+        guard let since = publisher.refusedSince, now - since > .seconds(1), publisher.confirms.count == 0,
+            let channel = publisher.channel
+        else { return }
+        closeChannel(channel)
+        publisher.lose(AMQPError(.closedByBroker, "the broker refuses everything on this channel"))
+        needsChannels = true
+        signal()
     }
 
     /// Gives up a channel whose answers are late. Gives when they would be.

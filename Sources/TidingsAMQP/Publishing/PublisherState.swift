@@ -10,6 +10,8 @@ final class PublisherState {
     /// The batches of which something is still to be written, in order.
     var waiting = Deque<PublishBatch>()
     var counts = PublishCounts()
+    /// Since when the channel has answered with nothing but nacks.
+    var refusedSince: ContinuousClock.Instant?
 
     init(id: Int, window: AMQPPublisher.Window) {
         self.id = id
@@ -27,8 +29,12 @@ final class PublisherState {
     /// Takes the broker's answer.
     func resolve(_ slot: PublishSlot, _ result: PublishResult) {
         switch result {
-        case .confirmed: counts.confirmed += 1
-        case .nacked: counts.nacked += 1
+        case .confirmed:
+            counts.confirmed += 1
+            refusedSince = nil
+        case .nacked:
+            counts.nacked += 1
+            if refusedSince == nil { refusedSince = .now }
         case .returned: counts.returned += 1
         case .unknown: counts.unknown += 1
         }
@@ -48,6 +54,7 @@ final class PublisherState {
     /// The channel ended: what is unanswered is unknown.
     func lose(_ error: AMQPError) {
         channel = nil
+        refusedSince = nil
         confirms.abandon { resolve($0, .unknown(error)) }
     }
 
