@@ -100,7 +100,7 @@ struct EnduranceRun {
                 let seen = Seen()
                 let reading = Task { try await read(consumer, seen) }
                 let (count, unknown, longest) = try await publish(await publishing.publisher(), isEnding)
-                while seen.distinct < count { try await Task.sleep(for: .milliseconds(20)) }
+                await seen.wait(for: count)
                 reading.cancel()
                 TestClient.report("published \(count) unknown \(unknown) distinct \(seen.distinct) all \(seen.all)")
                 TestClient.report("longest \(longest)")
@@ -175,19 +175,46 @@ private final class Ending: Sendable {
 
 /// The numbers that were consumed.
 private final class Seen: Sendable {
-    private let state = Locked((flags: [Bool](), distinct: 0, all: 0))
+    private struct State {
+        var flags: [Bool] = []
+        var distinct = 0
+        var all = 0
+        var waiter: (count: Int, continuation: CheckedContinuation<Void, Never>)?
+
+        /// Whoever waits, where there are as many as it waits for.
+        mutating func takeWaiter() -> CheckedContinuation<Void, Never>? {
+            guard let waiter, distinct >= waiter.count else { return nil }
+            self.waiter = nil
+            return waiter.continuation
+        }
+    }
+
+    private let state = Locked(State())
 
     var distinct: Int { state.withLock { $0.distinct } }
     var all: Int { state.withLock { $0.all } }
 
+    /// Waits until so many different numbers were consumed. For one at a time.
+    func wait(for count: Int) async {
+        await withCheckedContinuation { continuation in
+            let done = state.withLock { state in
+                state.waiter = (count, continuation)
+                return state.takeWaiter()
+            }
+            done?.resume()
+        }
+    }
+
     func add(_ number: Int) {
-        state.withLock { state in
+        let done = state.withLock { state in
             while state.flags.count <= number { state.flags.append(contentsOf: repeatElement(false, count: 100_000)) }
             state.all += 1
             if !state.flags[number] {
                 state.flags[number] = true
                 state.distinct += 1
             }
+            return state.takeWaiter()
         }
+        done?.resume()
     }
 }

@@ -18,6 +18,15 @@ struct Fixture {
         return configuration
     }
 
+    /// The processes of the virtual host's channels, as the broker names them.
+    func channels() async throws -> String {
+        try await broker.evaluate(
+            """
+            lists:sort([P || P <- rabbit_channel:list_local(),
+                (catch rabbit_channel:info(P, [vhost])) =:= [{vhost, \(PrivateBroker.binary(host.name))}]])
+            """)
+    }
+
     /// Runs a closure with an open connection.
     func connected<Value: Sendable>(
         _ body: @Sendable (AMQPConnection) async throws -> Value

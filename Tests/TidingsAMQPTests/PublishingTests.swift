@@ -61,4 +61,26 @@ struct PublishingTests {
             #expect(results.last == .nacked)
         }
     }
+
+    @Test("A channel that answers with nothing but nacks is opened anew, and the publisher goes on over the next")
+    func renewed() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            let full = AMQPQueue("full", arguments: ["x-max-length": 1, "x-overflow": "reject-publish"])
+            try await connection.declare(AMQPTopology(queues: [full]))
+            let publisher = await connection.publisher(window: .init(messages: 1))
+            _ = try await publisher.publish(numbered(0..<5, to: "full"))
+            let before = try await fixture.channels()
+            #expect(before.count > 2)
+            while try await fixture.channels() == before {
+                #expect(try await publisher.publish(numbered(0..<1, to: "full")) == [.nacked])
+            }
+            #expect(connection.epoch == 1)
+            let consumer = try await connection.consume("full")
+            #expect(try await consumer.take(1).count == 1)
+            // Until the broker has counted the queue's length anew.
+            while try await publisher.publish(numbered(5..<6, to: "full")) != [.confirmed] {}
+            #expect(await publisher.counts().unknown == 0)
+        }
+    }
 }

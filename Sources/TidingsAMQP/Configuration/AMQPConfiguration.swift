@@ -36,6 +36,11 @@ public struct AMQPConfiguration: Sendable {
         case never
         /// Try again for ever, with these delays.
         case always(Backoff)
+
+        /// The delays between attempts of what recovers without the connection: a consumer whose channel was closed.
+        var backoff: Backoff {
+            if case .always(let backoff) = self { backoff } else { Backoff() }
+        }
     }
 
     /// Configures connections to one endpoint, or to one of several.

@@ -71,7 +71,7 @@ extension AMQPConnection {
             return
         }
         consumer.attempts += 1
-        let backoff = Backoff()
+        let backoff = configuration.recovery.backoff
         consumer.retryAt = .now + backoff.delay(attempt: consumer.attempts, random: .random(in: 0..<1))
         signal()
     }

@@ -17,13 +17,19 @@ struct PollRequest: Sendable {
 /// that the turn named is over.
 final class ConnectionThread: SerialExecutor {
     private let state: ThreadState
+    private let thread: SystemThread
 
     /// Starts the thread. Throws `resources` where the system has no thread or descriptor for it.
     init(name: String) throws(AMQPError) {
-        state = try ThreadState.started(name: name)
+        let state = try ThreadState()
+        thread = try SystemThread(name) { state.run() }
+        self.state = state
     }
 
-    deinit { state.stop() }
+    deinit {
+        state.stop()
+        thread.join()
+    }
 
     /// Sets what is done between jobs, on the thread; it is told whether the socket can be read. To be called once.
     func attach(turn: @escaping @Sendable (_ readable: Bool) -> PollRequest) { state.attach(turn) }
@@ -36,13 +42,11 @@ final class ConnectionThread: SerialExecutor {
     }
 
     /// Stops the process where the caller is not on the thread.
-    func checkIsolated() { precondition(state.isCurrent, "not on the connection's thread") }
+    func checkIsolated() { precondition(thread.isCurrent, "not on the connection's thread") }
 }
 
-/// The queue, the thread and the descriptor that wakes it. The thread retains it.
-///
-/// Unchecked: `thread` is written once, under the lock that the thread takes first; all else is constant or in the mutex.
-@safe private final class ThreadState: @unchecked Sendable {
+/// The queue, and the descriptor that wakes the thread.
+private final class ThreadState: Sendable {
     @safe fileprivate struct Work {
         var jobs: [(UnownedJob, UnownedSerialExecutor)] = unsafe []
         var turn: (@Sendable (Bool) -> PollRequest)?
@@ -53,46 +57,16 @@ final class ConnectionThread: SerialExecutor {
 
     private let work = Locked(Work())
     private let wakeDescriptor: Int32
-    private let name: String
-    private var thread = pthread_t()
 
-    private init(name: String, wakeDescriptor: Int32) {
-        self.name = name
-        self.wakeDescriptor = wakeDescriptor
-    }
-
-    deinit { close(wakeDescriptor) }
-
-    static func started(name: String) throws(AMQPError) -> ThreadState {
-        let descriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
-        guard descriptor >= 0 else {
+    init() throws(AMQPError) {
+        wakeDescriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
+        guard wakeDescriptor >= 0 else {
             throw AMQPError(
                 .resources, "no descriptor for a broker connection (error \(errno)): raise the limit of open files")
         }
-        let state = ThreadState(name: name, wakeDescriptor: descriptor)
-        // Retained here, released at the end of the thread's own function.
-        let context = unsafe Unmanaged.passRetained(state).toOpaque()
-        var attributes = pthread_attr_t()
-        unsafe pthread_attr_init(&attributes)
-        defer { unsafe pthread_attr_destroy(&attributes) }
-        unsafe pthread_attr_setstacksize(&attributes, BlockingWork.stackSize)
-        let code = state.work.withLock { _ in
-            unsafe pthread_create(
-                &state.thread, &attributes,
-                { context in
-                    guard let context = unsafe context else { return nil }
-                    unsafe Unmanaged<ThreadState>.fromOpaque(context).takeRetainedValue().run()
-                    return nil
-                }, context)
-        }
-        guard code == 0 else {
-            unsafe Unmanaged<ThreadState>.fromOpaque(context).release()
-            throw AMQPError(.resources, "no thread for a broker connection (error \(code)): raise the limit of threads")
-        }
-        return state
     }
 
-    var isCurrent: Bool { pthread_equal(pthread_self(), thread) != 0 }
+    deinit { close(wakeDescriptor) }
 
     func attach(_ turn: @escaping @Sendable (Bool) -> PollRequest) { work.withLock { $0.turn = turn } }
 
@@ -112,11 +86,10 @@ final class ConnectionThread: SerialExecutor {
         if mustWake { signal() }
     }
 
-    /// Lets the thread finish its queue and end; waits for it, except on the thread itself.
+    /// Lets the thread finish its queue and end.
     func stop() {
         work.withLock { $0.isStopping = true }
         signal()
-        if isCurrent { pthread_detach(thread) } else { pthread_join(thread, nil) }
     }
 
     private func signal() {
@@ -125,8 +98,8 @@ final class ConnectionThread: SerialExecutor {
         _ = unsafe write(wakeDescriptor, &one, 8)
     }
 
-    private func run() {
-        unsafe tidings_amqp_name_thread(name)
+    /// What the thread does, until it is stopped.
+    func run() {
         var readable = false
         while let (jobs, turn) = unsafe next() {
             for unsafe(job, executor) in unsafe jobs { unsafe job.runSynchronously(on: executor) }

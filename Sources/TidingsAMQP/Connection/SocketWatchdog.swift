@@ -11,7 +11,8 @@ final class SocketWatchdog: Sendable {
 
     private static let current = Locked(WeakWatchdog())
 
-    private let guarded = GuardedSockets()
+    private let guarded: GuardedSockets
+    private let thread: SystemThread
 
     /// The process's watchdog, made where there is none. Throws `resources` where the system has no thread for it.
     static func shared() throws(AMQPError) -> SocketWatchdog {
@@ -23,9 +24,16 @@ final class SocketWatchdog: Sendable {
         }
     }
 
-    private init() throws(AMQPError) { try guarded.startThread() }
+    private init() throws(AMQPError) {
+        let guarded = try GuardedSockets()
+        thread = try SystemThread("amqp-watchdog") { guarded.run() }
+        self.guarded = guarded
+    }
 
-    deinit { guarded.stopThread() }
+    deinit {
+        guarded.stop()
+        thread.join()
+    }
 
     /// Takes a socket into its care, for one owner.
     func guardSocket(_ descriptor: Int32) -> GuardedSocket { GuardedSocket(descriptor, watchdog: self, in: guarded) }
@@ -84,18 +92,22 @@ final class GuardedSocket: Sendable {
     }
 }
 
-/// The sockets in care, and the thread that looks at them.
-///
-/// Unchecked: `thread` is written once, before anyone can stop it; the rest is in the mutex.
-@safe private final class GuardedSockets: @unchecked Sendable {
+/// The sockets in care, and what the thread does for them.
+private final class GuardedSockets: Sendable {
     private struct State {
         var sockets: [GuardedSocket] = []
         var isStopping = false
     }
 
     private let state = Locked(State())
-    private let wakeDescriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
-    private var thread = pthread_t()
+    private let wakeDescriptor: Int32
+
+    init() throws(AMQPError) {
+        wakeDescriptor = eventfd(0, Int32(EFD_CLOEXEC | EFD_NONBLOCK))
+        guard wakeDescriptor >= 0 else {
+            throw AMQPError(.resources, "no descriptor for the watchdog of broker connections: raise the limit")
+        }
+    }
 
     deinit { close(wakeDescriptor) }
 
@@ -106,29 +118,9 @@ final class GuardedSocket: Sendable {
 
     func remove(_ socket: GuardedSocket) { state.withLock { $0.sockets.removeAll { $0 === socket } } }
 
-    func startThread() throws(AMQPError) {
-        guard wakeDescriptor >= 0 else {
-            throw AMQPError(.resources, "no descriptor for the watchdog of broker connections")
-        }
-        // Retained here, released at the end of the thread's own function.
-        let context = unsafe Unmanaged.passRetained(self).toOpaque()
-        let code = unsafe pthread_create(
-            &thread, nil,
-            { context in
-                guard let context = unsafe context else { return nil }
-                unsafe Unmanaged<GuardedSockets>.fromOpaque(context).takeRetainedValue().run()
-                return nil
-            }, context)
-        guard code == 0 else {
-            unsafe Unmanaged<GuardedSockets>.fromOpaque(context).release()
-            throw AMQPError(.resources, "no thread for the watchdog of broker connections (error \(code))")
-        }
-    }
-
-    func stopThread() {
+    func stop() {
         state.withLock { $0.isStopping = true }
         signal()
-        if pthread_equal(pthread_self(), thread) != 0 { pthread_detach(thread) } else { pthread_join(thread, nil) }
     }
 
     private func signal() {
@@ -136,8 +128,7 @@ final class GuardedSocket: Sendable {
         _ = unsafe write(wakeDescriptor, &one, 8)
     }
 
-    private func run() {
-        unsafe tidings_amqp_name_thread("amqp-watchdog")
+    func run() {
         let milliseconds = Int32(SocketWatchdog.period / .milliseconds(1))
         while true {
             let (sockets, isStopping) = state.withLock { ($0.sockets, $0.isStopping) }

@@ -16,7 +16,7 @@ struct ConnectionOpening: Sendable {
     func open() async throws(AMQPError) -> sending ConnectionHandle {
         let result = await withCheckedContinuation { continuation in
             do throws(AMQPError) {
-                try BlockingWork.start { continuation.resume(returning: self.opened()) }
+                try SystemThread("amqp-opening") { continuation.resume(returning: self.opened()) }.detach()
             } catch {
                 continuation.resume(returning: .failure(error))
             }

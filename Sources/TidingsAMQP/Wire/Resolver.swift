@@ -10,7 +10,7 @@ enum Resolver {
     /// ends in its own time, on a thread of its own.
     static func addresses(of host: String, before deadline: ContinuousClock.Instant) throws(AMQPError) -> [String] {
         let lookup = Lookup()
-        try BlockingWork.start { lookup.finish(Self.lookUp(host)) }
+        try SystemThread("amqp-lookup") { lookup.finish(Self.lookUp(host)) }.detach()
         let remaining = max(.zero, deadline - .now) / .milliseconds(1)
         guard lookup.done.wait(timeout: .now() + .milliseconds(Int(remaining))) == .success else {
             throw AMQPError(
