@@ -15,6 +15,10 @@ let package = Package(
         .library(name: "TidingsSQLite", targets: ["TidingsSQLite"]),
         .library(name: "TidingsAMQP", targets: ["TidingsAMQP"]),
         .library(name: "PersistentHistory", targets: ["PersistentHistory"]),
+        .library(name: "LocalContexts", targets: ["LocalContexts"]),
+        .library(name: "HistoryMessaging", targets: ["HistoryMessaging"]),
+        .library(name: "TidingsServices", targets: ["TidingsServices"]),
+        .library(name: "Tidings", targets: ["Tidings"]),
         .library(name: "TidingsTestKit", targets: ["TidingsTestKit"]),
         .executable(name: "tidings", targets: ["TidingsCommand"]),
         .executable(name: "TidingsBenchmarks", targets: ["TidingsBenchmarks"]),
@@ -46,20 +50,46 @@ let package = Package(
             swiftSettings: settings
         ),
         .target(
+            name: "LocalContexts",
+            dependencies: ["PersistentHistory", "TidingsSQLite"],
+            swiftSettings: settings
+        ),
+        .target(
+            name: "HistoryMessaging",
+            dependencies: ["PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
+            swiftSettings: settings
+        ),
+        .target(
+            name: "TidingsServices",
+            dependencies: ["HistoryMessaging", "PersistentHistory", "TidingsAMQP"],
+            swiftSettings: settings
+        ),
+        .target(
+            name: "Tidings",
+            dependencies: [
+                "HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite",
+                "TidingsServices",
+            ],
+            swiftSettings: settings
+        ),
+        .target(
             name: "TidingsTestKit",
             dependencies: ["TidingsAMQP", "TidingsSQLite", "PersistentHistory"],
             swiftSettings: settings
         ),
         .executableTarget(
             name: "TidingsCommand",
-            dependencies: ["PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
+            dependencies: [
+                "HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite",
+                "TidingsServices",
+            ],
             swiftSettings: settings
         ),
         .executableTarget(
             name: "TidingsBenchmarks",
             dependencies: [
-                "PersistentHistory", "TidingsAMQP", "TidingsSQLite", "TidingsTestKit", "CTidingsRabbitMQ",
-                "CTidingsSQLite",
+                "HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite",
+                "TidingsTestKit", "CTidingsRabbitMQ", "CTidingsSQLite",
             ],
             swiftSettings: settings
         ),
@@ -104,9 +134,37 @@ let package = Package(
             exclude: ["Golden"],
             swiftSettings: settings
         ),
+        // An agent in a process of its own, ended at a step of its work.
+        .executableTarget(
+            name: "TestAgent",
+            dependencies: ["HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
+            path: "Tests/TestAgent",
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "LocalContextsTests",
+            dependencies: ["LocalContexts", "PersistentHistory", "TidingsSQLite", "TidingsTestKit"],
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "HistoryMessagingTests",
+            dependencies: [
+                "HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite",
+                "TidingsTestKit", "TestAgent",
+            ],
+            exclude: ["Golden"],
+            swiftSettings: settings
+        ),
+        .testTarget(
+            name: "TidingsServicesTests",
+            dependencies: ["TidingsServices", "HistoryMessaging", "PersistentHistory", "TidingsTestKit"],
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "TidingsCommandTests",
-            dependencies: ["TidingsCommand", "PersistentHistory", "TidingsSQLite", "TidingsTestKit"],
+            dependencies: [
+                "TidingsCommand", "HistoryMessaging", "PersistentHistory", "TidingsSQLite", "TidingsTestKit",
+            ],
             swiftSettings: settings
         ),
     ]

@@ -55,6 +55,18 @@ actor HistoryReader {
         }
     }
 
+    /// A number that differs from an earlier one where somebody else has committed meanwhile.
+    ///
+    /// [PRAGMA data_version](https://www.sqlite.org/pragma.html#pragma_data_version)
+    func dataVersion() throws -> Int64 {
+        guard let database else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
+        do throws(SQLiteError) {
+            return try database.first("PRAGMA data_version", as: Int64.self) ?? 0
+        } catch {
+            throw HistoryError(error, while: "looking for commits", path: path)
+        }
+    }
+
     /// Runs a user's closure in one read transaction. What it throws stays as it is.
     func run<R: Sendable>(_ body: @Sendable (Database) throws -> R) throws -> R {
         try transaction { database, _ in try body(database) }

@@ -10,6 +10,8 @@ struct PageCursor: Sendable {
     private let upper: Int64
     /// The last transaction looked at, going up; the first, going down. With its nonce it is the proof of lineage.
     private var position: HistoryToken
+    /// How far the reader has come: the last transaction looked at, whether it was delivered or not.
+    var token: HistoryToken { position }
     /// How many transactions the limit leaves; nil for no limit.
     private(set) var remaining: Int?
     private(set) var isAtEnd: Bool

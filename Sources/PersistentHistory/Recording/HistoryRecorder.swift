@@ -158,6 +158,26 @@ final class HistoryRecorder {
         tracking.forget()
     }
 
+    /// Runs `body`, which changes the history's own tables, in a write transaction that is none of the history.
+    func coordinate<R>(_ database: Database, _ body: (Database, StoreState) throws -> R) throws -> R {
+        try begin()
+        do {
+            let result = try database.internally {
+                try database.hidingChanges {
+                    try database.withoutPreupdateHook { try body(database, try StoreState.read(database)) }
+                }
+            }
+            try refreshState()
+            // What others did to the schema is found at the beginning, and recorded whoever comes by.
+            _ = try commit(Writer(author: HistoryStore.operatorName, contextName: nil, origin: HistoryOrigin()))
+            return result
+        } catch {
+            rollBack()
+            forgetSchema()
+            throw error
+        }
+    }
+
     private func settleMissing() throws {
         hasChangedSchema = true
         try database.hidingChanges {

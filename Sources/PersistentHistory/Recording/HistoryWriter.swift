@@ -7,6 +7,9 @@ actor HistoryWriter {
     private let path: String
     private var database: Database?
     private var recorder: HistoryRecorder?
+    /// Who is told of commits, by number.
+    private var commitObservers: [Int: AsyncStream<Void>.Continuation] = [:]
+    private var lastObserver = 0
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
@@ -59,6 +62,8 @@ actor HistoryWriter {
         recorder = nil
         database?.close()
         database = nil
+        for observer in commitObservers.values { observer.finish() }
+        commitObservers = [:]
     }
 
     func parts() throws -> (Database, HistoryRecorder) {
@@ -84,6 +89,7 @@ actor HistoryWriter {
         do {
             let result = try body()
             let token = try reporting("committing") { try recorder.commit(writer) }
+            if token != nil { for observer in commitObservers.values { observer.yield() } }
             return (result, token)
         } catch {
             recorder.rollBack()
@@ -99,6 +105,22 @@ actor HistoryWriter {
             throw HistoryError(error, while: doing, path: path)
         }
     }
+
+    /// Runs `body`, which changes the history's own tables, in a write transaction that is none of the history.
+    func coordinate<R: Sendable>(_ body: @Sendable (Database, StoreState) throws -> R) throws -> R {
+        let (database, recorder) = try parts()
+        return try reporting("writing the history's own tables") { try recorder.coordinate(database, body) }
+    }
+
+    /// Adds somebody who is told of every transaction of the history that is committed through this store.
+    func observeCommits(_ observer: AsyncStream<Void>.Continuation) -> Int {
+        lastObserver += 1
+        commitObservers[lastObserver] = observer
+        return lastObserver
+    }
+
+    /// Takes somebody out again.
+    func forgetObserver(_ id: Int) { commitObservers[id] = nil }
 
     // MARK: Tracking
 

@@ -66,7 +66,7 @@ public final class HistoryStore: Sendable {
     let reader: HistoryReader
 
     /// The author of what Tidings itself writes: tracking and purging by its command. A log must not show the two as one.
-    private static let operatorName = "tidings"
+    static let operatorName = "tidings"
 
     private init(path: String, author: String, storeID: UUID, writer: HistoryWriter?, reader: HistoryReader) {
         self.path = path

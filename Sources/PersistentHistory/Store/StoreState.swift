@@ -1,19 +1,23 @@
-internal import FoundationEssentials
-internal import TidingsSQLite
+package import FoundationEssentials
+package import TidingsSQLite
 
-/// The row of `history_store`.
-struct StoreState: Sendable, Hashable {
-    let storeID: UUID
-    let epoch: Int64
+/// The row of `history_store`, and what stands in the history by it. Valid inside the transaction that read it.
+package struct StoreState: Sendable, Hashable {
+    /// The store's identity.
+    package let storeID: UUID
+    /// The epoch.
+    package let epoch: Int64
     /// The last purged transaction; sequence 0 and the root nonce where nothing was purged.
-    let purgedSequence: Int64
-    let purgedNonce: UInt64
+    package let purgedSequence: Int64
+    package let purgedNonce: UInt64
     /// Everything up to here has been confirmed by the broker; nil while the store is not published.
-    let publishedSequence: Int64?
+    package let publishedSequence: Int64?
 
-    var mark: HistoryToken { token(purgedSequence, purgedNonce) }
+    /// The purge mark.
+    package var mark: HistoryToken { token(purgedSequence, purgedNonce) }
 
-    func token(_ sequence: Int64, _ nonce: UInt64) -> HistoryToken {
+    /// A token of this store and epoch.
+    package func token(_ sequence: Int64, _ nonce: UInt64) -> HistoryToken {
         HistoryToken(storeID: storeID, epoch: epoch, sequence: sequence, nonce: nonce)
     }
 
@@ -44,7 +48,7 @@ struct StoreState: Sendable, Hashable {
     }
 
     /// The newest transaction, or the purge mark where there is none.
-    func head(_ database: Database) throws -> HistoryToken {
+    package func head(_ database: Database) throws -> HistoryToken {
         let rows = try database.query("SELECT sequence, nonce FROM history_transaction ORDER BY sequence DESC LIMIT 1")
         {
             row -> HistoryToken in
@@ -58,7 +62,7 @@ struct StoreState: Sendable, Hashable {
     /// Proves that `token` stands in this store's history and that nothing behind it was purged.
     ///
     /// Throws `tokenInvalid` or `tokenExpired`. Must run inside the transaction that relies on it.
-    func check(_ token: HistoryToken, _ database: Database) throws {
+    package func check(_ token: HistoryToken, _ database: Database) throws {
         guard token.storeID == storeID else {
             throw HistoryError(
                 .tokenInvalid,

@@ -1,0 +1,3 @@
+extension TestAgent {
+    static func cleaner(_ arguments: [String]) async throws { throw Usage() }
+}

@@ -1,0 +1,3 @@
+extension TestAgent {
+    static func publisher(_ arguments: [String]) async throws { throw Usage() }
+}
