@@ -8,7 +8,7 @@ enum TidingsCommand {
     static var subcommands: [any Subcommand.Type] {
         [
             InitCommand.self, TrackCommand.self, UntrackCommand.self, ExecCommand.self, LogCommand.self,
-            ShowCommand.self, InfoCommand.self, PurgeCommand.self, DoctorCommand.self,
+            ShowCommand.self, InfoCommand.self, PurgeCommand.self, TailCommand.self, DoctorCommand.self,
         ]
     }
 
@@ -60,7 +60,8 @@ enum TidingsCommand {
     }
 
     private static var help: String {
-        let list = HelpText.table(subcommands.map { ($0.name, $0.summary) }).joined(separator: "\n")
+        let list = HelpText.table(subcommands.filter { !$0.isHidden }.map { ($0.name, $0.summary) }).joined(
+            separator: "\n")
         return """
             usage: tidings SUBCOMMAND …
 

@@ -8,6 +8,8 @@ protocol Subcommand {
     static var options: [Option] { get }
     /// More for the help, in one paragraph; empty where there is nothing to add.
     static var details: String { get }
+    /// True for what only other subcommands start: it is not listed.
+    static var isHidden: Bool { get }
 
     static func run(_ arguments: Arguments) async throws
 }
@@ -16,6 +18,7 @@ extension Subcommand {
     static var operands: [Operand] { [.database] }
     static var options: [Option] { [] }
     static var details: String { "" }
+    static var isHidden: Bool { false }
 
     /// Reads the words behind the subcommand's name, and runs.
     static func run(words: [String]) async throws {

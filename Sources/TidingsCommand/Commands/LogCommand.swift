@@ -43,7 +43,7 @@ enum LogCommand: Subcommand {
     }
 
     /// The token behind which to begin; the purge mark has one though its transaction is gone.
-    private static func start(after sequence: Int64, _ store: HistoryStore) async throws -> HistoryToken {
+    static func start(after sequence: Int64, _ store: HistoryStore) async throws -> HistoryToken {
         let oldest = try await store.oldestToken()
         if sequence == oldest.sequence { return oldest }
         guard sequence > oldest.sequence else {
@@ -74,7 +74,7 @@ enum LogCommand: Subcommand {
         return request
     }
 
-    private static func operation(_ text: String) throws(UsageError) -> HistoryChange.Operation {
+    static func operation(_ text: String) throws(UsageError) -> HistoryChange.Operation {
         guard let operation = HistoryChange.Operation(rawValue: text) else {
             throw UsageError("--op expects insert, update or delete, not \(text)")
         }

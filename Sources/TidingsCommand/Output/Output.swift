@@ -39,6 +39,9 @@ enum Output {
     /// Writes a line to standard error.
     static func error(_ text: String) { _ = writeAll(Array((text + "\n").utf8), to: STDERR_FILENO) }
 
+    /// Writes to standard error as it is, without a line's end.
+    static func raw(_ text: String) { _ = writeAll(Array(text.utf8), to: STDERR_FILENO) }
+
     private static func flush(_ state: inout State) {
         defer { state.buffer.removeAll(keepingCapacity: true) }
         guard !state.isClosed, let code = writeAll(state.buffer, to: STDOUT_FILENO) else { return }

@@ -1,0 +1,27 @@
+import Glibc
+
+/// One line on standard error that tells how far long work has come, where that is a terminal; nothing elsewhere.
+struct Progress: Sendable {
+    /// Whether anybody would see it.
+    static var isShown: Bool { isatty(STDERR_FILENO) == 1 }
+
+    private var shownAt: ContinuousClock.Instant?
+    private var isLineOpen = false
+
+    /// Shows a text in the place of the one before, at most five times a second.
+    mutating func show(_ text: @autoclosure () -> String) {
+        guard Self.isShown else { return }
+        let now = ContinuousClock.now
+        if let shownAt, now - shownAt < .milliseconds(200) { return }
+        shownAt = now
+        isLineOpen = true
+        Output.raw("\r\u{1B}[K" + text())
+    }
+
+    /// Takes the line away.
+    mutating func clear() {
+        guard isLineOpen else { return }
+        isLineOpen = false
+        Output.raw("\r\u{1B}[K")
+    }
+}
