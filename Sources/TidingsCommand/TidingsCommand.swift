@@ -1,5 +1,8 @@
 import Glibc
+import HistoryMessaging
 import PersistentHistory
+import TidingsAMQP
+import TidingsServices
 import TidingsSQLite
 
 /// `tidings`: the command-line face of a store. Exit codes: 0 done, 1 failed, 2 usage.
@@ -8,7 +11,9 @@ enum TidingsCommand {
     static var subcommands: [any Subcommand.Type] {
         [
             InitCommand.self, TrackCommand.self, UntrackCommand.self, ExecCommand.self, LogCommand.self,
-            ShowCommand.self, InfoCommand.self, PurgeCommand.self, TailCommand.self, DoctorCommand.self,
+            ShowCommand.self, TailCommand.self, InfoCommand.self, PurgeCommand.self, ServeCommand.self, PublishCommand.self,
+            ConsumeCommand.self, CleanCommand.self, StatusCommand.self, DoctorCommand.self, DemoCommand.self,
+            DemoImportCommand.self,
         ]
     }
 
@@ -104,6 +109,9 @@ struct CommandError: Error {
             default: error.message
             }
         case let error as CommandError: error.message
+        case let error as MessagingError: error.message
+        case let error as AMQPError: error.message
+        case let error as ConfigurationError: error.message
         default: "\(error)"
         }
     }

@@ -27,7 +27,7 @@ extension Subcommand {
             return
         }
         let arguments = try Arguments(words, operands: operands, options: options)
-        let path = operands.isEmpty ? nil : arguments.operands[0]
+        let path = arguments.operands.first.flatMap { operands.isEmpty ? nil : $0 }
         if let path { try checkPath(path) }
         do {
             try await run(arguments)

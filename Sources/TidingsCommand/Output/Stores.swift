@@ -7,11 +7,12 @@ import TidingsSQLite
 enum Stores {
     /// Lends a store to write to; without an author as Tidings itself.
     static func writing<R>(
-        _ path: String, author: String? = nil, _ body: (HistoryStore) async throws -> R
+        _ path: String, author: String? = nil, options: HistoryStore.Options = HistoryStore.Options(),
+        _ body: (HistoryStore) async throws -> R
     ) async throws -> R {
         let store = try await opening(path) {
             guard let author else { return try await HistoryStore.openAsOperator(path) }
-            return try await HistoryStore.open(path, author: author)
+            return try await HistoryStore.open(path, author: author, options: options)
         }
         return try await lending(store, body)
     }

@@ -1,0 +1,65 @@
+import HistoryMessaging
+import PersistentHistory
+import TidingsServices
+
+/// What a subcommand that works with a store and a broker is told: by a file, the environment, and flags over both.
+struct ServiceOptions: Sendable {
+    static let options: [Option] =
+        [
+            .value("--config", "FILE", "a configuration; without it the file that \(TidingsConfiguration.fileVariable) names"),
+            .value("--set", "KEY=VALUE", "one key of the configuration", isRepeatable: true),
+        ] + BrokerOption.options
+
+    /// For the help of a subcommand with these options.
+    static let details = """
+        `tidings config check` tells which keys there are and what holds for them: --set goes before the environment \
+        (\(BrokerOption.variable) and others), and that before the file.
+        """
+
+    let configuration: TidingsConfiguration
+    private let operand: String?
+
+    /// Reads the configuration. `flags` are what the subcommand's own options set, by the path of the key.
+    init(_ arguments: Arguments, flags: [String: String?] = [:]) throws {
+        var texts = flags.compactMapValues(\.self)
+        for pair in arguments.strings("--set") ?? [] {
+            guard let equals = pair.firstIndex(of: "="), equals != pair.startIndex else {
+                throw UsageError("--set expects KEY=VALUE, such as logLevel=debug")
+            }
+            let key = String(pair[..<equals])
+            guard texts[key] == nil else { throw UsageError("\(key) is given twice") }
+            texts[key] = String(pair[pair.index(after: equals)...])
+        }
+        for (option, key) in [("--broker-file", "broker.urlFile"), ("--broker", "broker.url")] {
+            guard let value = arguments.string(option) else { continue }
+            guard texts[key] == nil else { throw UsageError("\(option) and --set \(key)=… exclude each other") }
+            texts[key] = value
+        }
+        configuration = try TidingsConfiguration(file: arguments.string("--config"), flags: texts)
+        operand = arguments.operands.first
+        for warning in configuration.warnings { Output.error("tidings: \(warning)") }
+    }
+
+    /// The store's file: the operand, or the configured one.
+    func path() throws -> String {
+        guard let path = operand ?? configuration.store else {
+            throw UsageError("DB is missing: name the store's database file, or set the key store of the configuration")
+        }
+        return path
+    }
+
+    /// The broker, whose connections have the subcommand's name in the broker's log.
+    func broker(_ subcommand: String) throws -> Broker { try configuration.broker(name: "tidings \(subcommand)") }
+
+    /// The broker, where there must be one.
+    func requiredBroker(_ subcommand: String) throws -> Broker {
+        let broker = try broker(subcommand)
+        guard broker.configuration != nil else {
+            throw UsageError("name the broker: by --broker-file FILE, or by \(BrokerOption.variable) in the environment")
+        }
+        return broker
+    }
+
+    /// Where agents write what happens to them: standard error.
+    var logger: StandardErrorLogger { StandardErrorLogger(level: configuration.logLevel) }
+}

@@ -1,0 +1,39 @@
+import HistoryMessaging
+import PersistentHistory
+
+enum CleanCommand: Subcommand {
+    static let name = "clean"
+    static let summary = "Delete history that every required consumer has acknowledged"
+    static let operands = [Operand.configuredDatabase]
+    static let options =
+        ServiceOptions.options + [
+            .flag("--dry-run", "only tell what would be deleted"), .flag("--json", "as one JSON object"),
+        ]
+    static let details = """
+        Prints the number of transactions deleted. Fails, and says who blocks it, where a required consumer has never \
+        acknowledged or a required author has no consumer. The tables themselves are never touched. \
+        \(ServiceOptions.details)
+        """
+
+    static func run(_ arguments: Arguments) async throws {
+        let settings = try ServiceOptions(arguments)
+        let isDryRun = arguments.has("--dry-run")
+        let report = try await Stores.writing(try settings.path()) { store in
+            let options = settings.configuration.cleanerOptions(logger: settings.logger)
+            let cleaner = HistoryCleaner(store, broker: .none, options: options)
+            return isDryRun ? try await cleaner.dryRun() : try await cleaner.clean()
+        }
+        guard arguments.has("--json") else { return Output.line(String(report.removed)) }
+        var writer = JSONWriter()
+        writer.object { writer in
+            writer.key("removed")
+            writer.integer(Int64(report.removed))
+            writer.key("before")
+            writer.integer(report.before)
+            writer.key("dry_run")
+            writer.bool(isDryRun)
+        }
+        writer.newline()
+        Output.write(writer.bytes)
+    }
+}

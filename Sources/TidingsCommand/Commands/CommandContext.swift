@@ -1,0 +1,61 @@
+import Foundation
+import Glibc
+import PersistentHistory
+
+/// Runs a shell command for each batch, with one JSON object a transaction as its standard input.
+///
+/// The input is a file without a name, not a pipe: a command that does not read all of it holds up nobody, and a batch of
+/// any size needs no memory.
+struct CommandContext: MergeContext {
+    let name = "command"
+    private let command: String
+
+    init(_ command: String) { self.command = command }
+
+    func merge(_ batch: HistoryBatch) async throws {
+        guard !batch.transactions.isEmpty else { return }
+        let input = try await input(of: batch)
+        defer { try? input.close() }
+        let process = Process()
+        process.executableURL = URL(filePath: "/bin/sh")
+        process.arguments = ["-c", command]
+        process.standardInput = input
+        process.environment = ProcessInfo.processInfo.environment.merging([
+            "TIDINGS_TOKEN": batch.token.description, "TIDINGS_SEQUENCE": "\(batch.token.sequence)",
+        ]) { $1 }
+        let (code, reason) = try await run(process)
+        guard code == 0, reason == .exit else {
+            throw CommandError("the command \(reason == .exit ? "exited with" : "was ended by signal") \(code)")
+        }
+    }
+
+    private func run(_ process: Process) async throws -> (Int32, Process.TerminationReason) {
+        try await withCheckedThrowingContinuation { continuation in
+            process.terminationHandler = { continuation.resume(returning: ($0.terminationStatus, $0.terminationReason)) }
+            do {
+                try process.run()
+            } catch {
+                process.terminationHandler = nil
+                continuation.resume(throwing: error)
+            }
+        }
+    }
+
+    private func input(of batch: HistoryBatch) async throws -> FileHandle {
+        let directory = ProcessInfo.processInfo.environment["TMPDIR"] ?? "/tmp"
+        let descriptor = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else {
+            throw CommandError("no temporary file in \(directory): \(String(cString: strerror(errno)))")
+        }
+        let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+        var writer = TransactionLineWriter()
+        for transaction in batch.transactions {
+            try await writer.write(transaction) { bytes in
+                try file.write(contentsOf: Data(bytes))
+                return true
+            }
+        }
+        try file.seek(toOffset: 0)
+        return file
+    }
+}

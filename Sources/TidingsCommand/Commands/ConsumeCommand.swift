@@ -1,0 +1,171 @@
+import FoundationEssentials
+import Glibc
+import HistoryMessaging
+import LocalContexts
+import PersistentHistory
+import TidingsServices
+
+enum ConsumeCommand: Subcommand {
+    static let name = "consume"
+    static let summary = "Follow the history as a registered consumer, into a pipe, a command or a database"
+    static let operands = [Operand.configuredDatabase]
+    static let options: [Option] =
+        [
+            .value("--author", "A", "on whose behalf it reads"),
+            .value("--consumer", "C", "the consumer's name, to which its token and its acknowledgements belong"),
+            .flag("--json", "one JSON object a transaction to standard output"),
+            .value("--output", "FILE", "with --json: to this file, each transaction once"),
+            .value("--exec", "CMD", "run a shell command for each batch, with the JSON objects as its input"),
+            .value("--into", "FILE", "keep a SQLite file in step"),
+            .value("--entity", "E", "only changes of this entity", isRepeatable: true),
+            .value("--only-author", "A", "merge only this author's transactions", isRepeatable: true),
+            .value("--not-author", "A", "never merge this author's transactions", isRepeatable: true),
+            .value("--from", "START", "where a new consumer begins: snapshot, beginning, now or a token"),
+            .flag("--once", "end when all is merged that was there at the start"),
+            .value("--report", "FILE", "write counts and lags to this file, each second and at the end"),
+        ] + ServiceOptions.options
+    static let details = """
+        One of --json, --exec and --into says where changes go. A command that does not exit with 0 is run again later \
+        with the same batch, whose token it finds in TIDINGS_TOKEN; after some attempts the consumer stalls and says why. \
+        --into has each change exactly once, and so has --output; --exec and standard output may repeat the last \
+        batch after a crash. SIGTERM and SIGINT end it after the batch under way, with exit code 0. \
+        \(ServiceOptions.details)
+        """
+
+    static func run(_ arguments: Arguments) async throws {
+        let flags = [
+            "author": arguments.string("--author"), "consumer.name": arguments.string("--consumer"),
+            "consumer.authors": arguments.strings("--only-author")?.joined(separator: ","),
+            "consumer.excludingAuthors": arguments.strings("--not-author")?.joined(separator: ","),
+        ]
+        let settings = try ServiceOptions(arguments, flags: flags)
+        let configuration = settings.configuration
+        guard let author = configuration.author else { throw UsageError("--author is missing: name on whose behalf it reads") }
+        guard let consumer = configuration.text("consumer.name") else {
+            throw UsageError("--consumer is missing: name the consumer, to which its token belongs")
+        }
+        let broker = try settings.broker(name)
+        let logger = settings.logger
+        var options = configuration.consumerOptions(logger: logger)
+        if let start = arguments.string("--from") { options.start = try parse(start) }
+        let target = try ConsumeTarget(arguments)
+        let report = arguments.string("--report").map { LagContext(path: $0) }
+        let isOnce = arguments.has("--once")
+        try await opening(try settings.path(), author: author, configuration.storeOptions) { [options] store in
+            let contexts: [any MergeContext] = [try target.context()] + (report.map { [$0] } ?? [])
+            let service = HistoryConsumer(
+                store, name: consumer, contexts: contexts, broker: broker, options: options)
+            let group = ServiceGroup([service], logger: logger)
+            if isOnce {
+                let head = try await store.currentToken()
+                try await group.run { try await service.waitUntilCaughtUp(to: head) }
+            } else {
+                try await group.run(within: configuration.shutdownTimeout)
+            }
+            try await report?.write()
+        }
+    }
+
+    /// Opens the store to write where this user may: acknowledgements then need no broker.
+    private static func opening(
+        _ path: String, author: String, _ options: HistoryStore.Options, _ body: (HistoryStore) async throws -> Void
+    ) async throws {
+        guard access(path, W_OK) == 0 || access(path, F_OK) != 0 else {
+            return try await Stores.reading(path, body)
+        }
+        try await Stores.writing(path, author: author, options: options, body)
+    }
+
+    private static func parse(_ text: String) throws(UsageError) -> HistoryConsumer.Start {
+        switch text {
+        case "snapshot": return .snapshot
+        case "beginning": return .beginning
+        case "now": return .now
+        default:
+            guard let token = HistoryToken(text) else {
+                throw UsageError("--from expects snapshot, beginning, now or a token, not \(text)")
+            }
+            return .after(token)
+        }
+    }
+}
+
+/// Where a consumer's changes go.
+struct ConsumeTarget: Sendable {
+    private enum Place {
+        case output
+        case lines(String)
+        case command(String)
+        case database(String)
+    }
+
+    private let place: Place
+    private let entities: Set<String>?
+
+    init(_ arguments: Arguments) throws(UsageError) {
+        let output = arguments.string("--output")
+        if output != nil, !arguments.has("--json") { throw UsageError("--output goes with --json") }
+        switch (arguments.has("--json"), arguments.string("--exec"), arguments.string("--into")) {
+        case (true, nil, nil): place = output.map { .lines($0) } ?? .output
+        case (false, let command?, nil): place = .command(command)
+        case (false, nil, let path?): place = .database(path)
+        default: throw UsageError("say where changes go by one of --json, --exec CMD and --into FILE")
+        }
+        entities = arguments.strings("--entity").map { Set($0) }
+    }
+
+    func context() throws -> any MergeContext {
+        switch place {
+        case .output: restricted(try JSONLinesContext(descriptor: STDOUT_FILENO))
+        case .lines(let path): restricted(try JSONLinesContext(path))
+        case .command(let command): restricted(CommandContext(command))
+        case .database(let path): try ProjectionContext(path, entities: entities)
+        }
+    }
+
+    private func restricted(_ context: any MergeContext) -> any MergeContext {
+        entities.map { EntityContext(context, entities: $0) } ?? context
+    }
+}
+
+/// Gives a context only the changes of some entities.
+struct EntityContext: MergeContext {
+    private let context: any MergeContext
+    private let entities: Set<String>
+
+    init(_ context: any MergeContext, entities: Set<String>) {
+        self.context = context
+        self.entities = entities
+    }
+
+    var name: String { context.name }
+    var origin: HistoryOrigin? { context.origin }
+    var isDurable: Bool { context.isDurable }
+    var canLoad: Bool { context.canLoad }
+    func durableToken() async throws -> HistoryToken? { try await context.durableToken() }
+    func load(_ snapshot: HistorySnapshot) async throws { try await context.load(snapshot) }
+    func merge(_ batch: HistoryBatch) async throws { try await context.merge(batch.restricted(to: entities)) }
+}
+
+/// Measures how long transactions took to be merged, and writes a report.
+actor LagContext: MergeContext {
+    nonisolated let name = "report"
+    private let path: String
+    private var report = ConsumeReport()
+    private var writtenAt: ContinuousClock.Instant?
+
+    init(path: String) { self.path = path }
+
+    func merge(_ batch: HistoryBatch) async throws {
+        let now = SystemHistoryClock().microseconds
+        for transaction in batch.transactions { report.lag.add(microseconds: now - transaction.microseconds) }
+        report.sequence = batch.token.sequence
+        if let writtenAt, ContinuousClock.now - writtenAt < .seconds(1) { return }
+        try write()
+    }
+
+    func write() throws {
+        writtenAt = .now
+        try report.write(to: path)
+    }
+}

@@ -1,0 +1,37 @@
+import Foundation
+import Glibc
+import HistoryMessaging
+import PersistentHistory
+
+enum DemoCommand: Subcommand {
+    static let name = "demo"
+    static let summary = "Run the main job on real data, with crashes, and prove the result"
+    static let operands = [Operand.one("DIR", "a directory for the store, the views and the logs")]
+    static let options: [Option] =
+        [
+            .value("--data", "DIR", "the JSON files of iso-codes (\(DemoData.directory))"),
+            .value("--restart-broker", "CMD", "a shell command that restarts the broker, run half way"),
+        ] + ServiceOptions.options
+    static let details = """
+        Three processes import the files into one store, three consumers keep a view each, one of which is killed and \
+        started again, and a service relays and cleans. Exit code 1 where a view differs from the store, or history was \
+        not cleaned up to the oldest acknowledgement. `Config/demo` does the rest: it starts a broker, and calls this.
+        """
+
+    static func run(_ arguments: Arguments) async throws {
+        let settings = try ServiceOptions(arguments)
+        let run = DemoRun(
+            directory: arguments.operands[0], data: arguments.string("--data") ?? DemoData.directory,
+            restartCommand: arguments.string("--restart-broker"), broker: try settings.requiredBroker(name),
+            brokerArguments: try brokerArguments(arguments))
+        try await run.run()
+    }
+
+    /// What the demo's processes are told of the broker: never the URL itself, which everybody would see.
+    private static func brokerArguments(_ arguments: Arguments) throws(UsageError) -> [String] {
+        guard let file = arguments.string("--broker-file") else {
+            throw UsageError("name the broker by --broker-file FILE: the demo's processes read it too")
+        }
+        return ["--broker-file", file]
+    }
+}
