@@ -1,5 +1,7 @@
 import Glibc
+import HistoryMessaging
 import PersistentHistory
+import TidingsServices
 import TidingsSQLite
 
 enum ExecCommand: Subcommand {
@@ -9,29 +11,77 @@ enum ExecCommand: Subcommand {
         .database,
         .any("SQL", "each is one transaction and may hold several statements; without any, standard input is one"),
     ]
-    static let options: [Option] = [
-        .value("--author", "NAME", "who writes", isRequired: true),
-        .value("--context", "NAME", "which part of the author writes"),
-    ]
+    static let options: [Option] =
+        [
+            .value("--author", "NAME", "who writes", isRequired: true),
+            .value("--context", "NAME", "which part of the author writes"),
+        ] + ServiceOptions.options
     static let details = """
         Prints the sequence of each transaction, or - where nothing that is tracked changed. Rows of queries are \
-        not printed. The first transaction that fails is rolled back and ends the run; those before it stay.
+        not printed. The first transaction that fails is rolled back and ends the run; those before it stay. Where a \
+        broker is configured they are published at once; where it is not there within five seconds, that is left to \
+        `tidings serve` or `tidings publish`. \(ServiceOptions.details)
         """
+    /// How long the broker is waited for: what is committed is safe, and others publish it too.
+    private static let publishTimeout: Duration = .seconds(5)
 
     static func run(_ arguments: Arguments) async throws {
         let context = arguments.string("--context")
         if let context, context.allSatisfy(\.isWhitespace) {
             throw UsageError("--context is empty: leave it out, or name which part of the author writes")
         }
+        let settings = try ServiceOptions(arguments)
+        let broker = try settings.broker(name)
+        let scripts = try scripts(arguments)
         try await Stores.writing(arguments.operands[0], author: arguments.string("--author") ?? "") { store in
-            let scripts = Array(arguments.operands.dropFirst())
-            guard !scripts.isEmpty else {
-                return try await run(try standardInput(), "standard input", context, store)
-            }
-            for (index, sql) in scripts.enumerated() {
-                try await run(sql, "argument \(index + 1) of \(scripts.count)", context, store)
+            guard broker.configuration != nil else { return try await run(scripts, context, store) }
+            let publisher = HistoryPublisher(
+                store, broker: broker, options: settings.configuration.publisherOptions(logger: SilentLogger()))
+            try await withRunning(publisher) {
+                // What was committed before a failure is published all the same.
+                do {
+                    try await run(scripts, context, store)
+                } catch {
+                    await publish(store, publisher)
+                    throw error
+                }
+                await publish(store, publisher)
             }
         }
+    }
+
+    /// The transactions to run, with what they are called in errors.
+    private static func scripts(_ arguments: Arguments) throws(CommandError) -> [(sql: String, place: String)] {
+        let scripts = arguments.operands.dropFirst()
+        guard !scripts.isEmpty else { return [(try standardInput(), "standard input")] }
+        return scripts.enumerated().map { ($1, "argument \($0 + 1) of \(scripts.count)") }
+    }
+
+    private static func run(
+        _ scripts: [(sql: String, place: String)], _ context: String?, _ store: HistoryStore
+    ) async throws {
+        for script in scripts { try await run(script.sql, script.place, context, store) }
+    }
+
+    /// Waits until the broker has what was committed, but not for long.
+    private static func publish(_ store: HistoryStore, _ publisher: HistoryPublisher) async {
+        let isPublished = await withTaskGroup(of: Bool.self) { tasks in
+            tasks.addTask {
+                guard let head = try? await store.currentToken() else { return false }
+                return (try? await publisher.waitUntilPublished(through: head)) != nil
+            }
+            tasks.addTask {
+                try? await Task.sleep(for: publishTimeout)
+                return false
+            }
+            defer { tasks.cancelAll() }
+            return await tasks.next() ?? false
+        }
+        guard !isPublished else { return }
+        let state = await publisher.status().broker.map { "\($0)" } ?? "not there"
+        Output.error(
+            "tidings exec: committed, but not published yet (the broker: \(state)); `tidings serve` or "
+                + "`tidings publish` will")
     }
 
     private static func run(_ sql: String, _ place: String, _ context: String?, _ store: HistoryStore) async throws {
