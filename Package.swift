@@ -160,9 +160,17 @@ let package = Package(
             dependencies: ["TidingsServices", "HistoryMessaging", "PersistentHistory", "TidingsTestKit"],
             swiftSettings: settings
         ),
+        // The README's first program, word for word.
+        .executableTarget(
+            name: "FirstProgram",
+            dependencies: ["Tidings"],
+            path: "Tests/FirstProgram",
+            swiftSettings: [.enableUpcomingFeature("MemberImportVisibility")]
+        ),
         .testTarget(
             name: "TidingsCommandTests",
             dependencies: [
+                "FirstProgram", 
                 "TidingsCommand", "HistoryMessaging", "PersistentHistory", "TidingsSQLite", "TidingsTestKit",
             ],
             swiftSettings: settings

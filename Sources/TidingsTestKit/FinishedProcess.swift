@@ -11,11 +11,13 @@ public struct FinishedProcess: Sendable {
 
     /// Runs a program to its end.
     ///
-    /// - Parameter input: what it finds on its standard input; nil is nothing.
+    /// - Parameters:
+    ///   - input: what it finds on its standard input; nil is nothing.
+    ///   - environment: its environment; nil is the test's own.
     /// - Throws: where the program cannot be started.
-    public static func run(_ executable: String, _ arguments: [String], input: String? = nil) async throws
-        -> FinishedProcess
-    {
+    public static func run(
+        _ executable: String, _ arguments: [String], input: String? = nil, environment: [String: String]? = nil
+    ) async throws -> FinishedProcess {
         let directory = try TemporaryDirectory()
         // Files rather than pipes: nobody has to read while it runs.
         let paths = (output: directory.file("output"), error: directory.file("error"), input: directory.file("input"))
@@ -24,6 +26,7 @@ public struct FinishedProcess: Sendable {
         let process = Process()
         process.executableURL = URL(filePath: executable)
         process.arguments = arguments
+        if let environment { process.environment = environment }
         process.standardInput = try FileHandle(forReadingFrom: URL(filePath: paths.input))
         process.standardOutput = try FileHandle(forWritingTo: URL(filePath: paths.output))
         process.standardError = try FileHandle(forWritingTo: URL(filePath: paths.error))
