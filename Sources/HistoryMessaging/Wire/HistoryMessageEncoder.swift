@@ -8,7 +8,7 @@ package struct HistoryMessageEncoder {
     private let source: String
     private let user: String?
     private let limit: Int
-    private var writer = JSONWriter()
+    private var changes: ChangeWriter
 
     /// - Parameters:
     ///   - names: tell the store's name.
@@ -18,55 +18,89 @@ package struct HistoryMessageEncoder {
         source = "/tidings/\(names.store)"
         self.user = user
         self.limit = max(limit, 4096)
+        changes = ChangeWriter(limit: self.limit)
     }
 
-    /// Writes a transaction: with its changes where that fits into the limit, else without (thin). Memory stays within
-    /// about the limit, whatever the transaction's size.
+    /// Writes a transaction: with its changes where that fits into the limit, else without (thin).
+    ///
+    /// No more of the transaction is read than fits, and memory stays within a few times the limit, whatever its size.
     ///
     /// - Parameters:
     ///   - transaction: with all its changes; one of a request that filters changes is another transaction.
     ///   - previousNonce: the nonce of the transaction before; nil where it is not known.
     /// - Throws: ``HistoryError``: `tokenExpired` where a large transaction is purged meanwhile, `damagedHistory`.
+    ///   ``MessagingError`` `invalid` where not even what the transaction says of its origin fits.
     package mutating func encode(
         _ transaction: HistoryTransaction, previousNonce: UInt64?
     ) async throws -> (message: AMQPMessage, isThin: Bool) {
         let header = HistoryMessageHeader(transaction, previousNonce: previousNonce)
-        writer.removeAll()
-        writer.beginObject()
-        writer.envelope(header, source: source)
-        let envelope = writer.mark
-        let isThin = try await !writeData(of: transaction)
+        var isThin = try !writeEnvelope(header)
+        let envelope = changes.json.mark
+        if !isThin { isThin = try await !writeData(of: transaction) }
         if isThin {
-            writer.rewind(to: envelope)
-            writer.key("omitted")
-            writer.bool(true)
-            writer.endObject()
+            changes.json.rewind(to: envelope)
+            changes.json.omission()
         }
-        return (AMQPMessage(writer.bytes, properties: properties(of: header)), isThin)
+        return (AMQPMessage(changes.json.bytes, properties: properties(of: header)), isThin)
+    }
+
+    /// Writes the envelope; false where it fits only with parts of it left out, and then the message must be thin.
+    private mutating func writeEnvelope(_ header: HistoryMessageHeader) throws -> Bool {
+        let lists = [header.entities, [], []]
+        let contexts = [header.contextName, header.contextName, nil]
+        for (entities, contextName) in zip(lists, contexts) {
+            changes.json.removeAll()
+            changes.json.beginObject()
+            changes.json.envelope(header, contextName: contextName, entities: entities, source: source)
+            guard changes.json.bytes.count + JSONWriter.omissionLength > limit else {
+                return entities == header.entities && contextName == header.contextName
+            }
+        }
+        throw MessagingError(
+            .invalid,
+            "transaction \(header.token.sequence) has an origin of \(header.origin.utf8.count) bytes, and a message has "
+                + "room for \(limit): name the process shorter, or raise the limit")
     }
 
     /// Writes what comes behind the envelope; false as soon as it does not fit.
     private mutating func writeData(of transaction: HistoryTransaction) async throws -> Bool {
-        writer.key("datacontenttype")
-        writer.string(MessageEnvelope.dataContentType)
-        writer.key("data")
-        writer.beginObject()
-        writer.key("changes")
-        writer.beginArray()
-        for try await change in transaction.changes {
-            writer.change(change.decoded())
-            guard writer.bytes.count <= limit else { return false }
-        }
-        writer.endArray()
+        changes.json.member("datacontenttype", MessageEnvelope.dataContentType)
+        changes.json.key("data")
+        changes.json.beginObject()
+        changes.json.key("changes")
+        changes.json.beginArray()
+        guard try await writeChanges(of: transaction) else { return false }
+        changes.json.endArray()
         let schemaChanges = try await transaction.schemaChanges()
         if !schemaChanges.isEmpty {
-            writer.key("schema")
-            writer.schemaChanges(schemaChanges)
+            changes.json.key("schema")
+            changes.json.schemaChanges(schemaChanges)
         }
-        writer.endObject()
-        writer.endObject()
-        return writer.bytes.count <= limit
+        changes.json.endObject()
+        changes.json.endObject()
+        return changes.json.bytes.count <= limit
     }
+
+    private mutating func writeChanges(of transaction: HistoryTransaction) async throws -> Bool {
+        guard transaction.changes.isInMemory else {
+            for try await change in transaction.changes {
+                guard try changes.write(change) else { return false }
+            }
+            return true
+        }
+        struct Full: Error {}
+        do {
+            try transaction.changes.decode { change in
+                guard try changes.write(change) else { throw Full() }
+            }
+            return true
+        } catch is Full {
+            return false
+        }
+    }
+
+    /// The bytes that the buffer has room for.
+    var capacity: Int { changes.json.capacity }
 
     private func properties(of header: HistoryMessageHeader) -> AMQPProperties {
         var properties = AMQPProperties(
@@ -90,8 +124,18 @@ extension HistoryMessageHeader {
 }
 
 extension JSONWriter {
+    /// What ``omission()`` writes, in bytes.
+    static let omissionLength = 16
+
+    /// Ends a message without changes.
+    mutating func omission() {
+        key("omitted")
+        bool(true)
+        endObject()
+    }
+
     /// Writes the members of a message's envelope, all but those that depend on its changes.
-    mutating func envelope(_ header: HistoryMessageHeader, source: String) {
+    mutating func envelope(_ header: HistoryMessageHeader, contextName: String?, entities: [String], source: String) {
         member("specversion", MessageEnvelope.specificationVersion)
         member("id", MessageText.id(of: header.token))
         member("source", source)
@@ -103,15 +147,10 @@ extension JSONWriter {
         member("nonce", header.token.nonceText)
         if let nonce = header.previousNonce { member("previousnonce", HistoryToken.nonceText(nonce)) }
         member("author", header.author)
-        if let contextName = header.contextName { member("contextname", contextName) }
+        if let contextName { member("contextname", contextName) }
         member("origin", header.origin)
-        member("entities", MessageText.list(header.entities))
+        if !entities.isEmpty { member("entities", MessageText.list(entities)) }
         member("changecount", String(header.changeCount))
-    }
-
-    private mutating func member(_ name: String, _ value: String) {
-        key(name)
-        string(value)
     }
 
     /// Writes what happened to tables themselves.

@@ -39,6 +39,13 @@ public struct HistoryMessageHeader: Sendable, Hashable {
         self.isOmitted = isOmitted
     }
 
+    /// The header of the same transaction's thin message.
+    package func omitting() -> HistoryMessageHeader {
+        HistoryMessageHeader(
+            token: token, previousNonce: previousNonce, author: author, contextName: contextName, origin: origin,
+            microseconds: microseconds, entities: entities, changeCount: changeCount, isOmitted: true)
+    }
+
     /// Reads the envelope of a message's body, and checks of the changes that they are JSON.
     ///
     /// Throws ``MessagingError``: `malformedMessage`, naming what is wrong and at which byte; `foreignVersion` where the
