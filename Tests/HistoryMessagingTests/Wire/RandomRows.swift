@@ -5,7 +5,7 @@ import TidingsTestKit
 /// Random transactions over tables of all kinds, with values of all kinds: what messages are made of.
 struct RandomRows {
     /// A table that is written to.
-    struct Table {
+    struct Table: Sendable {
         let name: String
         let columns: [String]
         let options: TrackingOptions
