@@ -36,7 +36,7 @@ extension ProjectionContext {
     ///   - entities: what to compare; nil is every tracked table.
     /// - Throws: ``HistoryError``: `invalidRequest` where the tokens differ.
     public static func difference(
-        from store: HistoryStore, at path: String, entities: Set<String>? = nil
+        from store: HistoryStore, path: String, entities: Set<String>? = nil
     ) async throws -> ProjectionDifference {
         let comparison = try ProjectionComparison(path: path)
         do {

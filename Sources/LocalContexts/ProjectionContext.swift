@@ -71,8 +71,8 @@ public actor ProjectionContext: MergeContext {
 
     /// Makes the tables anew from the rows of a store, in one transaction and in memory that does not grow with them.
     ///
-    /// A snapshot of every tracked table replaces all. One of some only replaces these, and leaves the token: changes of
-    /// these tables up to the snapshot's token are then left out by later merges.
+    /// A snapshot of every tracked table replaces all. One of some only replaces these, and leaves the token: later merges
+    /// leave out the changes that the rows of these tables hold already.
     ///
     /// - Throws: ``HistoryError``; the file stays as it was then.
     public func load(_ snapshot: HistorySnapshot) async throws {
@@ -83,16 +83,16 @@ public actor ProjectionContext: MergeContext {
                 try tables.dropAll()
             } else if let stored {
                 try check(snapshot.token, against: stored)
-                guard snapshot.token.sequence >= stored.sequence else {
-                    throw HistoryError(
-                        .invalidRequest,
-                        "\(path) stands at sequence \(stored.sequence), the snapshot at \(snapshot.token.sequence): "
-                            + "take a newer one")
-                }
             }
             for entity in snapshot.entities where isWanted(entity.name) {
+                guard snapshot.isWhole || entity.sequence >= stored?.sequence ?? 0 else {
+                    throw HistoryError(
+                        .invalidRequest,
+                        "\(path) stands at sequence \(stored?.sequence ?? 0), the snapshot at \(entity.sequence): "
+                            + "take a newer one")
+                }
                 let table = ProjectedTable(entity)
-                try tables.recreate(table, loaded: snapshot.token.sequence)
+                try tables.recreate(table, loaded: entity.sequence)
                 for try await rows in snapshot.rows(of: entity) { try tables.insert(rows, into: table) }
             }
             if snapshot.isWhole || stored == nil { try ProjectionFile.store(snapshot.token, database) }

@@ -122,7 +122,7 @@ private struct ProjectionWorld {
         let end = try await store.merge(into: projection, after: token, pageSize: random.pick([1, 2, 5, 40, 4000]))
         tokens.append(end)
         #expect(try await projection.durableToken() == end)
-        let difference = try await ProjectionContext.difference(from: store, at: directory.file("p.db"))
+        let difference = try await ProjectionContext.difference(from: store, path: directory.file("p.db"))
         try #require(difference.isEmpty, "seed \(seed), transaction \(number): \(difference)\n\(schema.tableSQL)")
         for table in schema.tables {
             let sql = "SELECT \(table.columns.joined(separator: ", ")) FROM \(table.name)"

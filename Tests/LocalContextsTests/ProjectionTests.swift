@@ -8,7 +8,7 @@ import TidingsTestKit
 @Suite("Projection context", .timeLimit(.minutes(2)))
 struct ProjectionTests {
     private static let schema = """
-        CREATE TABLE article(id INTEGER PRIMARY KEY, title TEXT COLLATE NOCASE UNIQUE, author INTEGER REFERENCES author(id));
+        CREATE TABLE article(id INTEGER PRIMARY KEY, title TEXT COLLATE NOCASE UNIQUE, author INTEGER REFERENCES author(id) ON UPDATE CASCADE);
         CREATE TABLE author(id INTEGER PRIMARY KEY, name TEXT NOT NULL);
         CREATE TABLE tag(a TEXT, b INTEGER, note, PRIMARY KEY (b, a)) WITHOUT ROWID;
         """
@@ -32,7 +32,7 @@ struct ProjectionTests {
         }
 
         func expectEqual(at location: SourceLocation = #_sourceLocation) async throws {
-            let difference = try await ProjectionContext.difference(from: store, at: path)
+            let difference = try await ProjectionContext.difference(from: store, path: path)
             #expect(difference.isEmpty, "\(difference)", sourceLocation: location)
         }
     }
@@ -126,9 +126,9 @@ struct ProjectionTests {
         let tables = try await rows(
             fixture.path, "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'projection_%'")
         #expect(tables == [["author"]])
-        let same = try await ProjectionContext.difference(from: fixture.store, at: fixture.path, entities: ["author"])
+        let same = try await ProjectionContext.difference(from: fixture.store, path: fixture.path, entities: ["author"])
         #expect(same.isEmpty && same.entities["author"]?.rows == 1)
-        let all = try await ProjectionContext.difference(from: fixture.store, at: fixture.path)
+        let all = try await ProjectionContext.difference(from: fixture.store, path: fixture.path)
         #expect(all.entities["tag"]?.missing == 1)
     }
 
@@ -166,7 +166,7 @@ struct ProjectionTests {
         try await temporary.write("INSERT INTO t VALUES (1, 2, 3, 4), (2, 3, 4, 5)")
         try await temporary.write("UPDATE t SET secret = 9; UPDATE t SET a = 7, secret = 8 WHERE id = 1")
         try await temporary.store.merge(into: projection)
-        #expect(try await ProjectionContext.difference(from: temporary.store, at: path).isEmpty)
+        #expect(try await ProjectionContext.difference(from: temporary.store, path: path).isEmpty)
         #expect(try await rows(path, "SELECT * FROM t ORDER BY id") == [[1, 7], [2, 3]])
         try await temporary.store.withSnapshot { try await projection.load($0) }
         #expect(try await rows(path, "SELECT * FROM t ORDER BY id") == [[1, 7], [2, 3]])
@@ -213,7 +213,7 @@ struct ProjectionTests {
         #expect(try await rows(fixture.path, "SELECT count(*) FROM t") == [[0]])
         let opened = try await HistoryStore.openReadOnly(fixture.temporary.path)
         try await opened.merge(into: fixture.projection, after: before)
-        #expect(try await ProjectionContext.difference(from: opened, at: fixture.path).isEmpty)
+        #expect(try await ProjectionContext.difference(from: opened, path: fixture.path).isEmpty)
         #expect(try await rows(fixture.path, "SELECT count(*) FROM t") == [[20000]])
     }
 
@@ -233,7 +233,7 @@ struct ProjectionTests {
         try String(repeating: "text ", count: 500).write(toFile: text, atomically: false, encoding: .utf8)
         await expectCode(.notADatabase) { _ = try await ProjectionContext(text).durableToken() }
         await expectCode(.cannotOpen) {
-            _ = try await ProjectionContext.difference(from: fixture.store, at: fixture.temporary.path)
+            _ = try await ProjectionContext.difference(from: fixture.store, path: fixture.temporary.path)
         }
     }
 
@@ -251,7 +251,7 @@ struct ProjectionTests {
         await expectCode(.tokenInvalid) { try await fixture.projection.merge(HistoryBatch([], through: forged)) }
         try await other.store.withSnapshot { try await fixture.projection.load($0) }
         try await other.store.merge(into: fixture.projection)
-        #expect(try await ProjectionContext.difference(from: other.store, at: fixture.path).isEmpty)
+        #expect(try await ProjectionContext.difference(from: other.store, path: fixture.path).isEmpty)
     }
 
     @Test("a comparison counts what is missing, extra and different, and refuses other tokens")
@@ -268,13 +268,13 @@ struct ProjectionTests {
                 """)
         }
         await connection.close()
-        let difference = try await ProjectionContext.difference(from: fixture.store, at: fixture.path)
+        let difference = try await ProjectionContext.difference(from: fixture.store, path: fixture.path)
         let counts = try #require(difference.entities["author"])
         #expect(counts.rows == 4 && counts.missing == 1 && counts.extra == 2 && counts.different == 1)
         #expect(!difference.isEmpty && difference.entities["tag"]?.isEmpty == true)
         try await fixture.temporary.write("INSERT INTO author VALUES (5, 'e')")
         await expectCode(.invalidRequest) {
-            _ = try await ProjectionContext.difference(from: fixture.store, at: fixture.path)
+            _ = try await ProjectionContext.difference(from: fixture.store, path: fixture.path)
         }
     }
 }

@@ -16,6 +16,8 @@ public final class HistorySnapshot: Sendable {
         public let types: [String]
         /// The primary key, in its order.
         public let keyColumns: [String]
+        /// The sequence that the rows stand at, also where the snapshot's token is another one.
+        package let sequence: Int64
         /// Whether the table is one WITHOUT ROWID.
         package let isKeyed: Bool
         /// How its rows are paged.
@@ -119,6 +121,7 @@ actor SnapshotReader {
             self.database = database
             try database.execute("BEGIN")
             let state = try StoreState.read(database)
+            let head = try state.head(database)
             let layouts = try LayoutStore.readCurrent(database).sorted { $0.entity < $1.entity }
             let isWanted = { (entity: String) in
                 names?.contains { TableInspector.isSameName($0, entity) } ?? true
@@ -127,11 +130,11 @@ actor SnapshotReader {
                 let columns = layout.definition.columns.enumerated().filter { !layout.isRedacted[$0.offset] }
                 return HistorySnapshot.Entity(
                     name: layout.entity, columns: columns.map(\.element.name), types: columns.map(\.element.type),
-                    keyColumns: layout.keyNames, isKeyed: layout.definition.isKeyed,
+                    keyColumns: layout.keyNames, sequence: head.sequence, isKeyed: layout.definition.isKeyed,
                     paging: try SnapshotQuery.paging(of: layout, database))
             }
             return HistorySnapshot(
-                token: try state.head(database), entities: entities, isWhole: names == nil, reader: self)
+                token: head, entities: entities, isWhole: names == nil, reader: self)
         } catch let error as SQLiteError {
             throw HistoryError(error, while: "reading a snapshot", path: path)
         }
