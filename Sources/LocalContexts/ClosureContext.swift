@@ -16,7 +16,9 @@ public struct ClosureContext: MergeContext {
     /// Builds what the context keeps from the rows of a store.
     public typealias Load = @Sendable (HistorySnapshot) async throws -> Void
 
+    /// The name, unique among the contexts of a consumer.
     public let name: String
+    /// The origin under which the closure itself writes; nil where it writes nothing.
     public let origin: HistoryOrigin?
     /// True where there is a closure that loads.
     public var canLoad: Bool { loadRows != nil }
@@ -53,6 +55,9 @@ public struct ClosureContext: MergeContext {
         }
     }
 
+    /// Gives the snapshot to the closure that loads.
+    ///
+    /// - Throws: what it throws; `invalidRequest` where there is none.
     public func load(_ snapshot: HistorySnapshot) async throws {
         guard let loadRows else {
             throw HistoryError(
@@ -61,5 +66,6 @@ public struct ClosureContext: MergeContext {
         try await loadRows(snapshot)
     }
 
+    /// Gives the batch to the closure. Throws what it throws; nothing of the batch counts as merged then.
     public func merge(_ batch: HistoryBatch) async throws { try await mergeBatch(batch) }
 }

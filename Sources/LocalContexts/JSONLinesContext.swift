@@ -16,6 +16,7 @@ public actor JSONLinesContext: MergeContext {
         case stream(Int32)
     }
 
+    /// The name, unique among the contexts of a consumer.
     public nonisolated let name: String
     /// True for a file, false for a stream.
     public nonisolated let isDurable: Bool

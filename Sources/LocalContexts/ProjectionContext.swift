@@ -16,6 +16,7 @@ internal import TidingsSQLite
 ///
 /// The file is read by any SQLite connection. Indexes may be added to it; other tables are best kept elsewhere.
 public actor ProjectionContext: MergeContext {
+    /// The name, unique among the contexts of a consumer.
     public nonisolated let name: String
     /// The path of the file.
     public nonisolated let path: String
