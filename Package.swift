@@ -61,7 +61,7 @@ let package = Package(
         ),
         .target(
             name: "TidingsServices",
-            dependencies: ["HistoryMessaging", "PersistentHistory", "TidingsAMQP"],
+            dependencies: ["HistoryMessaging", "PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
             swiftSettings: settings
         ),
         .target(
@@ -137,7 +137,10 @@ let package = Package(
         // An agent in a process of its own, ended at a step of its work.
         .executableTarget(
             name: "TestAgent",
-            dependencies: ["HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
+            dependencies: [
+                "HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite",
+                "TidingsServices",
+            ],
             path: "Tests/TestAgent",
             swiftSettings: settings
         ),
@@ -157,13 +160,17 @@ let package = Package(
         ),
         .testTarget(
             name: "TidingsServicesTests",
-            dependencies: ["TidingsServices", "HistoryMessaging", "PersistentHistory", "TidingsTestKit"],
+            dependencies: [
+                "TidingsServices", "HistoryMessaging", "PersistentHistory", "TidingsAMQP", "TidingsTestKit",
+                "TestAgent",
+            ],
             swiftSettings: settings
         ),
         .testTarget(
             name: "TidingsCommandTests",
             dependencies: [
-                "TidingsCommand", "HistoryMessaging", "PersistentHistory", "TidingsSQLite", "TidingsTestKit",
+                "TidingsCommand", "HistoryMessaging", "PersistentHistory", "TidingsServices", "TidingsSQLite",
+                "TidingsTestKit",
             ],
             swiftSettings: settings
         ),
