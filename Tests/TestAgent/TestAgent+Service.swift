@@ -1,5 +1,6 @@
 import Glibc
 import HistoryMessaging
+import Synchronization
 import TidingsServices
 
 extension TestAgent {
@@ -44,6 +45,7 @@ private final class PrintingService: HistoryService {
 
     let serviceName: String
     private let mode: Mode
+    private let isTold = Atomic(false)
     private let asked = AsyncStream.makeStream(of: Void.self)
     private let ended = AsyncStream.makeStream(of: Void.self)
 
@@ -63,7 +65,8 @@ private final class PrintingService: HistoryService {
     }
 
     func stop() async {
-        TestAgent.say("\(serviceName) stops")
+        // A group may say so again.
+        if isTold.exchange(true, ordering: .relaxed) == false { TestAgent.say("\(serviceName) stops") }
         if mode != .stubborn, mode != .deaf { asked.continuation.finish() }
         for await _ in ended.stream {}
     }

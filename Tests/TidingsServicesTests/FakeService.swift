@@ -1,5 +1,6 @@
 import HistoryMessaging
 import PersistentHistory
+import Synchronization
 import TidingsAMQP
 
 /// What happened, in order; tests wait for it.
@@ -30,6 +31,7 @@ final class FakeService: HistoryService {
     let serviceName: String
     private let record: Record
     private let failsWhenStopped: Bool
+    private let isTold = Atomic(false)
     private let ending = AsyncStream.makeStream(of: Bool.self)
     private let ended = AsyncStream.makeStream(of: Void.self)
 
@@ -53,7 +55,8 @@ final class FakeService: HistoryService {
     }
 
     func stop() async {
-        record.add("\(serviceName) stops")
+        // A group may say so again.
+        if isTold.exchange(true, ordering: .relaxed) == false { record.add("\(serviceName) stops") }
         end(fails: failsWhenStopped)
         for await _ in ended.stream {}
     }

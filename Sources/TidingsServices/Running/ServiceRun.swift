@@ -68,14 +68,17 @@ final class ServiceRun: Sendable {
     func stop() async {
         state.withLock { $0.isStopping = true }
         // A stop that arrives before the beginning of `run()` finds nothing to stop, and the run is still to come: it is
-        // asked for again until the end is there. That takes a moment: the run is scheduled already.
-        var attempts = 0
-        while state.withLock({ $0.phase == .running }) {
+        // asked for again where the end does not follow. That takes a moment only: the run is scheduled already.
+        while isRunning {
             await service.stop()
-            attempts += 1
-            if attempts < 100 { await Task.yield() } else { try? await Task.sleep(for: .milliseconds(1)) }
+            for _ in 0..<10 where isRunning {
+                await Task.yield()
+                if isRunning { try? await Task.sleep(for: .milliseconds(1)) }
+            }
         }
     }
+
+    private var isRunning: Bool { state.withLock { $0.phase == .running } }
 
     private func end(_ failure: ServiceFailure?) {
         state.withLock { state in
