@@ -61,7 +61,7 @@ let package = Package(
         ),
         .target(
             name: "TidingsServices",
-            dependencies: ["HistoryMessaging", "PersistentHistory", "TidingsAMQP"],
+            dependencies: ["HistoryMessaging", "PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
             swiftSettings: settings
         ),
         .target(
@@ -137,7 +137,10 @@ let package = Package(
         // An agent in a process of its own, ended at a step of its work.
         .executableTarget(
             name: "TestAgent",
-            dependencies: ["HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite"],
+            dependencies: [
+                "HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP", "TidingsSQLite",
+                "TidingsServices",
+            ],
             path: "Tests/TestAgent",
             swiftSettings: settings
         ),
@@ -164,7 +167,10 @@ let package = Package(
         ),
         .testTarget(
             name: "TidingsServicesTests",
-            dependencies: ["TidingsServices", "HistoryMessaging", "PersistentHistory", "TidingsTestKit"],
+            dependencies: [
+                "TidingsServices", "HistoryMessaging", "PersistentHistory", "TidingsAMQP", "TidingsTestKit",
+                "TestAgent",
+            ],
             swiftSettings: settings
         ),
         // The README's first program, word for word.
@@ -177,8 +183,8 @@ let package = Package(
         .testTarget(
             name: "TidingsCommandTests",
             dependencies: [
-                "FirstProgram", 
-                "TidingsCommand", "HistoryMessaging", "PersistentHistory", "TidingsSQLite", "TidingsTestKit",
+                "TidingsCommand", "HistoryMessaging", "PersistentHistory", "TidingsServices", "TidingsSQLite",
+                "TidingsTestKit", "FirstProgram",
             ],
             swiftSettings: settings
         ),

@@ -8,6 +8,7 @@ enum TestAgent {
         case "publisher": try await publisher(arguments)
         case "consumer": try await consumer(arguments)
         case "cleaner": try await cleaner(arguments)
+        case "service": try await service(arguments)
         default: throw Usage()
         }
     }

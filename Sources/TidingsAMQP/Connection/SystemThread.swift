@@ -4,7 +4,7 @@ internal import Glibc
 /// A thread of the system's own, on which work may block without holding up anyone else.
 ///
 /// Not one of Dispatch: its threads are few, and one that blocks for another would wait for ever.
-struct SystemThread: Sendable {
+package struct SystemThread: Sendable {
     /// The library decodes nested tables by recursion without a limit (before 0.14): a frame of 128 KiB can hold 26,000
     /// levels. Pages of a stack that are never touched cost nothing.
     private static let stackSize = 64 << 20
@@ -24,7 +24,7 @@ struct SystemThread: Sendable {
     /// Starts a thread, to be joined or detached. `name` shows in debuggers and `ps`; its first 15 bytes count.
     ///
     /// Throws `resources` where the system has no thread for it.
-    init(_ name: String, _ body: @escaping @Sendable () -> Void) throws(AMQPError) {
+    package init(_ name: String, _ body: @escaping @Sendable () -> Void) throws(AMQPError) {
         var attributes = pthread_attr_t()
         unsafe pthread_attr_init(&attributes)
         defer { unsafe pthread_attr_destroy(&attributes) }
@@ -49,13 +49,13 @@ struct SystemThread: Sendable {
     }
 
     /// True where the caller is on the thread.
-    var isCurrent: Bool { pthread_equal(pthread_self(), thread) != 0 }
+    package var isCurrent: Bool { pthread_equal(pthread_self(), thread) != 0 }
 
     /// Waits for the end of the thread, except on the thread itself. Once, and not after ``detach()``.
-    func join() {
+    package func join() {
         if isCurrent { pthread_detach(thread) } else { pthread_join(thread, nil) }
     }
 
     /// Lets the thread end by itself.
-    func detach() { pthread_detach(thread) }
+    package func detach() { pthread_detach(thread) }
 }
