@@ -1,5 +1,6 @@
 internal import PersistentHistory
 internal import TidingsAMQP
+internal import TidingsSQLite
 
 extension HistoryPublisher {
     /// How many batches are handed to the connection before the oldest has been answered.
@@ -14,6 +15,7 @@ extension HistoryPublisher {
 
     /// Publishes until it is stopped.
     func work(_ sender: MessageSender) async throws {
+        (batchesOnTheWay, drainDeadline) = (0, nil)
         try await begin()
         var outbox = try Outbox(
             store, broker, window: options.window, messageLimit: options.messageLimit,
@@ -40,7 +42,6 @@ extension HistoryPublisher {
 
     /// Switches publishing on, says that this publisher is alive, and finds where to begin.
     private func begin() async throws {
-        (batchesOnTheWay, drainDeadline) = (0, nil)
         lineage += 1
         rows.reset()
         let origin = store.origin.description
@@ -133,7 +134,8 @@ extension HistoryPublisher {
     /// Publishes a batch until all of it is settled, or everything ends.
     private func deliver(_ batch: OutgoingBatch, _ sender: MessageSender, _ lineage: Int) async {
         let onStep = options.onStep
-        let didWrite: (@Sendable () -> Void)? = onStep.map { onStep in { onStep(.publisherAfterPublish) } }
+        var didWrite: (@Sendable () -> Void)?
+        if let onStep { didWrite = { onStep(.publisherAfterPublish) } }
         // What it throws is the end of the connection, which `run()` tells, or a cancellation.
         try? await sender.deliver(batch.publications, didWrite: didWrite) { positions in
             onStep?(.publisherAfterConfirm)
@@ -179,15 +181,14 @@ extension HistoryPublisher {
         case .tokenExpired:
             let mark = try await store.oldestToken()
             guard mark.sequence > cursor.sequence else { throw error }
-            purged += Int(mark.sequence - max(cursor.sequence, sentThrough).clamped(to: ...mark.sequence))
+            purged += Int(max(0, mark.sequence - max(cursor.sequence, sentThrough)))
             cursor = mark
             sentThrough = max(sentThrough, mark.sequence)
             ledger.read(through: mark.sequence)
             log.write(.warning, "history was purged before it was published", nil, [("through", "\(mark.sequence)")])
         case .tokenInvalid:
-            log.write(.warning, "the store's lineage is another one: published from its oldest transaction on", error)
+            log.write(.warning, "the store's lineage is another one: publishing begins anew", error)
             try await begin()
-            restart(at: try await store.oldestToken(), ledger.confirmedThrough())
         case .busy, .diskFull, .storeUnavailable:
             log.write(.warning, "the store cannot be read now", error)
             rows.hold()
@@ -245,8 +246,4 @@ extension HistoryPublisher {
         ledger.keepOnly(left)
         rows.keepOnly(left)
     }
-}
-
-extension Int64 {
-    fileprivate func clamped(to limit: PartialRangeThrough<Int64>) -> Int64 { Swift.min(self, limit.upperBound) }
 }

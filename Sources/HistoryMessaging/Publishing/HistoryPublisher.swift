@@ -143,7 +143,7 @@ public actor HistoryPublisher: HistoryService {
         lastWaiter += 1
         let id = lastWaiter
         try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
+            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
                 if Task.isCancelled { return continuation.resume(throwing: CancellationError()) }
                 waiters[id] = (token.sequence, continuation)
                 life.wakeup.signal()
@@ -188,6 +188,9 @@ public actor HistoryPublisher: HistoryService {
 
     private func settleStatus() {
         add(&past)
-        (thin, purged, sender, connection, relay) = (0, 0, nil, nil, nil)
+        (thin, purged) = (0, 0)
+        sender = nil
+        connection = nil
+        relay = nil
     }
 }

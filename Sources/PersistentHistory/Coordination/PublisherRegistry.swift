@@ -56,6 +56,9 @@ package struct PublisherRecord: Sendable, Hashable {
 }
 
 extension StoreState {
+    /// The state as this transaction has left it.
+    package static func current(_ database: Database) throws -> StoreState { try read(database) }
+
     /// Switches publishing on where it is off: everything that is there now is yet to be published.
     package static func switchPublishingOn(_ database: Database) throws {
         try database.execute(
