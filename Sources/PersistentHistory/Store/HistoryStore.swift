@@ -64,16 +64,22 @@ public final class HistoryStore: Sendable {
     public let storeID: UUID
     let writer: HistoryWriter?
     let reader: HistoryReader
+    /// Where the time of what Tidings itself notes comes from.
+    let clock: any HistoryClock
 
     /// The author of what Tidings itself writes: tracking and purging by its command. A log must not show the two as one.
     static let operatorName = "tidings"
 
-    private init(path: String, author: String, storeID: UUID, writer: HistoryWriter?, reader: HistoryReader) {
+    private init(
+        path: String, author: String, storeID: UUID, writer: HistoryWriter?, reader: HistoryReader,
+        clock: any HistoryClock
+    ) {
         self.path = path
         self.author = author
         self.storeID = storeID
         self.writer = writer
         self.reader = reader
+        self.clock = clock
     }
 
     /// Opens a store for reading and writing.
@@ -105,7 +111,8 @@ public final class HistoryStore: Sendable {
         let state = try await writer.open(options, create: create)
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
-        return HistoryStore(path: path, author: author, storeID: state.storeID, writer: writer, reader: reader)
+        return HistoryStore(
+            path: path, author: author, storeID: state.storeID, writer: writer, reader: reader, clock: options.clock)
     }
 
     /// Opens a store for reading only. Neither the file nor the two beside it (`-wal`, `-shm`) are ever created.
@@ -117,7 +124,8 @@ public final class HistoryStore: Sendable {
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
         let state = try await reader.read { _, state in state }
-        return HistoryStore(path: path, author: "", storeID: state.storeID, writer: nil, reader: reader)
+        return HistoryStore(
+            path: path, author: "", storeID: state.storeID, writer: nil, reader: reader, clock: options.clock)
     }
 
     private static func validate(author: String) throws(HistoryError) {
