@@ -29,11 +29,14 @@ extension HistoryStore {
     /// Purges what the rules allow, in chunks of short write transactions, each of which asks them anew: whoever registers
     /// meanwhile holds what is not purged yet. What is acknowledged meanwhile is left to the next cleaning.
     ///
-    /// - Parameter chunk: the most rows of a chunk.
+    /// - Parameters:
+    ///   - chunk: the most rows of a chunk.
+    ///   - isEnding: asked after each chunk; true ends the cleaning there.
     /// - Returns: what was removed; the decision is the last one, so that it says what has ended the cleaning early.
     /// - Throws: as ``deleteHistory(before:)``.
     package func clean(
-        _ rules: PurgeRules, chunk size: Int = 1000, onStep: (@Sendable (CleaningStep) -> Void)? = nil
+        _ rules: PurgeRules, chunk size: Int = 1000, isEnding: (@Sendable () -> Bool)? = nil,
+        onStep: (@Sendable (CleaningStep) -> Void)? = nil
     ) async throws -> CleaningOutcome {
         let writer = try writable()
         let plan = try await planCleaning(rules)
@@ -50,7 +53,9 @@ extension HistoryStore {
             audit = chunk.audit
             total += chunk.removed
             if chunk.removed > 0 { onStep?(.afterMark) }
-            guard total < plan.count else { return CleaningOutcome(count: total, decision: plan.decision) }
+            guard total < plan.count, isEnding?() != true else {
+                return CleaningOutcome(count: total, decision: plan.decision)
+            }
             guard chunk.removed > 0 else {
                 return CleaningOutcome(count: total, decision: chunk.decision ?? plan.decision)
             }

@@ -87,6 +87,36 @@ extension HistoryStore {
     }
 }
 
+extension HistoryStore {
+    /// True where the history of this epoch does not hold a token that it has held: it was lost, or replaced by an older
+    /// copy.
+    package func hasLost(_ token: HistoryToken) async throws -> Bool {
+        try await observe { database, state in try state.hasLost(token, database) }
+    }
+
+    /// Begins a new epoch, where the history still does not hold a token that it has held. nil where it does.
+    package func beginEpoch(afterLosing token: HistoryToken) async throws -> Int64? {
+        let (time, actor) = (clock.microseconds, author)
+        return try await coordinate { database, state in
+            guard try state.hasLost(token, database) else { return nil }
+            return try Registry(database: database, state: state, time: time)
+                .beginEpoch(actor: actor, detail: "sequence \(token.sequence) was seen, and is not there any more")
+        }
+    }
+}
+
+extension StoreState {
+    fileprivate func hasLost(_ token: HistoryToken, _ database: Database) throws -> Bool {
+        guard token.storeID == storeID, token.epoch == epoch else { return false }
+        do {
+            try check(token, database)
+            return false
+        } catch let error as HistoryError {
+            return error.code == .tokenInvalid
+        }
+    }
+}
+
 /// What became of acknowledgements.
 package struct AcknowledgementOutcome: Sendable, Hashable {
     /// For each, in order.
@@ -112,7 +142,8 @@ extension RegistrationRequest {
 }
 
 extension AcknowledgementVerdict.Refusal {
-    fileprivate func error(for acknowledgement: Acknowledgement) -> HistoryError {
+    /// What it is to whoever acknowledges in the store itself.
+    package func error(for acknowledgement: Acknowledgement) -> HistoryError {
         let (consumer, token) = (acknowledgement.consumer, acknowledgement.token)
         let (code, reason): (HistoryError.Code, String) =
             switch self {
