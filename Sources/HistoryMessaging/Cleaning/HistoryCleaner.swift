@@ -59,9 +59,10 @@ public actor HistoryCleaner: HistoryService {
 
     /// Serves the store until it is stopped; first waits until no other cleaner does.
     ///
-    /// Throws ``MessagingError`` `alreadyRunning`, `invalid` for options that mean nothing, `inUse` where the file that
-    /// keeps others off cannot be made; ``HistoryError`` where the store cannot be used any more; ``AMQPError`` where the
-    /// connection may not recover. A cancellation ends it between two write transactions; what was not acked comes again.
+    /// Throws ``MessagingError`` `alreadyRunning`, and `invalid` for options that mean nothing, a store that was opened for
+    /// reading, or where the lock's file cannot be used; ``HistoryError`` where the store cannot be used any more;
+    /// ``AMQPError`` where the connection may not recover. A cancellation ends it between two write transactions; what
+    /// was not acked comes again.
     public func run() async throws {
         try options.validate()
         guard store.isWritable else {
@@ -75,9 +76,10 @@ public actor HistoryCleaner: HistoryService {
                 .warning, "cleaning more often than every 7 days may remove what a mirror has not copied yet", nil,
                 [("mirrors", options.mirrorAuthors.sorted().joined(separator: ","))])
         }
-        guard let lock = try await takeLock() else { return }
+        let lock = try ServiceLock(store, for: "cleaner")
+        guard try await take(lock) else { return }
+        defer { lock.release() }
         try await serve()
-        _ = consume lock
     }
 
     /// Finishes what is under way: a cleaning ends after its write transaction, what has come from the broker is dealt
@@ -100,22 +102,22 @@ public actor HistoryCleaner: HistoryService {
         life.end()
     }
 
-    /// Waits until no other cleaner serves the store. nil where it is stopped before.
-    private func takeLock() async throws -> CleanerLock? {
+    /// Waits until no other cleaner serves the store. False where it is stopped before.
+    private func take(_ lock: ServiceLock) async throws -> Bool {
         while !life.isStopping {
             try Task.checkCancellation()
-            if let lock = try CleanerLock.take(beside: store.path) {
+            if try lock.take() {
                 counted.waitingFor = nil
-                return lock
+                return true
             }
-            let holder = CleanerLock.holder(beside: store.path)
+            let holder = lock.holder ?? "another process"
             if counted.waitingFor != holder {
                 counted.waitingFor = holder
                 log.write(.info, "waits: another cleaner serves this store", nil, [("holder", holder)])
             }
             await life.wakeup.wait(until: .now + .milliseconds(250))
         }
-        return nil
+        return false
     }
 
     private func serve() async throws {

@@ -62,6 +62,10 @@ public final class HistoryStore: Sendable {
     public let origin = HistoryOrigin()
     /// The store's identity.
     public let storeID: UUID
+    /// The newest transaction when the store was opened: what is written through it comes after.
+    package let openedAt: HistoryToken
+    /// How much of a commit is waited for.
+    package let synchronous: Synchronous
     let writer: HistoryWriter?
     let reader: HistoryReader
     /// Where the time of what Tidings itself notes comes from.
@@ -71,12 +75,14 @@ public final class HistoryStore: Sendable {
     static let operatorName = "tidings"
 
     private init(
-        path: String, author: String, storeID: UUID, writer: HistoryWriter?, reader: HistoryReader,
-        clock: any HistoryClock
+        path: String, author: String, openedAt: HistoryToken, synchronous: Synchronous, writer: HistoryWriter?,
+        reader: HistoryReader, clock: any HistoryClock
     ) {
         self.path = path
         self.author = author
-        self.storeID = storeID
+        storeID = openedAt.storeID
+        self.openedAt = openedAt
+        self.synchronous = synchronous
         self.writer = writer
         self.reader = reader
         self.clock = clock
@@ -108,11 +114,13 @@ public final class HistoryStore: Sendable {
     ) async throws -> HistoryStore {
         try validate(path, options)
         let writer = try HistoryWriter(path: path)
-        let state = try await writer.open(options, create: create)
+        let head = try await writer.open(options, create: create)
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
         return HistoryStore(
-            path: path, author: author, storeID: state.storeID, writer: writer, reader: reader, clock: options.clock)
+            path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer,
+            reader: reader,
+            clock: options.clock)
     }
 
     /// Opens a store for reading only. Neither the file nor the two beside it (`-wal`, `-shm`) are ever created.
@@ -123,9 +131,10 @@ public final class HistoryStore: Sendable {
         try validate(path, options)
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
-        let state = try await reader.read { _, state in state }
+        let head = try await reader.read { database, state in try state.head(database) }
         return HistoryStore(
-            path: path, author: "", storeID: state.storeID, writer: nil, reader: reader, clock: options.clock)
+            path: path, author: "", openedAt: head, synchronous: options.synchronous, writer: nil, reader: reader,
+            clock: options.clock)
     }
 
     private static func validate(author: String) throws(HistoryError) {
