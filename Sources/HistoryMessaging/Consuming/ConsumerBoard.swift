@@ -41,6 +41,8 @@ final class ConsumerBoard: Sendable {
         content.withLock { $0.isStopping || $0.wantsRetry || $0.wantsSkip || !$0.rewinds.isEmpty }
     }
 
+    var isRewinding: Bool { content.withLock { !$0.rewinds.isEmpty } }
+
     // MARK: The run
 
     /// Begins a run; false where one is under way.
@@ -67,7 +69,8 @@ final class ConsumerBoard: Sendable {
             defer { (content.stoppers, content.waiters, content.rewinds) = ([], [], []) }
             return (content.stoppers, content.waiters, content.rewinds)
         }
-        let reason = error ?? MessagingError(.stopped, "the consumer was stopped before it came so far")
+        let cause = error is CancellationError ? nil : error
+        let reason = cause ?? MessagingError(.stopped, "the consumer was stopped before it came so far")
         for waiter in waiters { waiter.continuation.resume(throwing: reason) }
         for rewind in rewinds { rewind.continuation.resume(throwing: reason) }
         for stopper in stoppers { stopper.resume() }
@@ -90,6 +93,16 @@ final class ConsumerBoard: Sendable {
         content.withLock { content in
             content.status.state = state
             content.skippable = skippable
+        }
+    }
+
+    /// Nothing is held up any more.
+    func setMerging() {
+        content.withLock { content in
+            guard content.status.state != .running else { return }
+            content.status.state = .running
+            content.skippable = nil
+            content.wantsSkip = false
         }
     }
 

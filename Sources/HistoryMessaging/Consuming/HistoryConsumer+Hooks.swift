@@ -1,4 +1,5 @@
 public import PersistentHistory
+internal import TidingsAMQP
 
 extension HistoryConsumer {
     /// Calls a hook with each group of changes: once for each transaction in which the operation happened to the entity.

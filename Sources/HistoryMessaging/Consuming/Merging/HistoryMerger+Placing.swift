@@ -1,4 +1,5 @@
 internal import PersistentHistory
+internal import TidingsAMQP
 
 /// How a consumer and its contexts find their places: at the start, after a token was lost, and on somebody's word.
 extension HistoryMerger {
@@ -43,20 +44,11 @@ extension HistoryMerger {
 
     @discardableResult
     private func place(damage: String?, onlyIfLost: Bool = false) async throws -> Bool {
-        var examined: [HistoryToken: String?] = [:]
-        var reason = damage
-        var lostToken: HistoryToken?
-        func standing(_ token: HistoryToken?) async throws -> PlacementPlan.Standing {
-            guard let token else { return .missing }
-            if examined[token] == nil { examined[token] = .some(try await loss(of: token)) }
-            guard let problem = examined[token] ?? nil else { return .good }
-            (reason, lostToken) = (reason ?? problem, lostToken ?? token)
-            return .lost
-        }
-        var sharedStanding = try await standing(shared)
+        var examination = TokenExamination(store: store, reason: damage)
+        var sharedStanding = try await examination.standing(of: shared)
         var kinds: [PlacementPlan.Member] = []
         for member in members {
-            var standing = try await standing(member.position)
+            var standing = try await examination.standing(of: member.position)
             if standing == .good, member.exclusion.through.isEmpty, isBehindReload(member) { standing = .missing }
             if damage != nil, member.context.canLoad { standing = .lost }
             kinds.append(
@@ -67,21 +59,12 @@ extension HistoryMerger {
         if onlyIfLost, sharedStanding != .lost, !kinds.contains(where: { $0.standing == .lost }) { return false }
         let plan = PlacementPlan(shared: sharedStanding, members: kinds, start: options.start)
         let loaded = try await carryOut(shared: plan.shared, members: plan.members)
-        guard let reason else { return true }
+        guard let reason = examination.reason else { return true }
         let missed = zip(members, kinds).filter { $1.standing == .lost && !$1.canLoad }.map(\.0.context.name)
         await announce(
-            reason, lostToken, reloaded: loaded, missed: missed, isLoss: sharedStanding == .lost || !missed.isEmpty)
+            reason, examination.lost, reloaded: loaded, missed: missed,
+            isLoss: sharedStanding == .lost || !missed.isEmpty)
         return true
-    }
-
-    /// Why a token cannot be used any more; nil where it can.
-    private func loss(of token: HistoryToken) async throws -> String? {
-        do {
-            try await store.validate(token)
-            return nil
-        } catch let error as HistoryError where error.code == .tokenExpired || error.code == .tokenInvalid {
-            return error.description
-        }
     }
 
     /// True where the context may hold rows that are newer than its token, as a crash left it.
@@ -159,5 +142,35 @@ extension HistoryMerger {
             .damagedToken,
             "the token's file is damaged (\(text)), and \(who) cannot be loaded anew: restore it from a backup, or delete "
                 + "it to begin at the configured start, knowing that what was merged comes again")
+    }
+}
+
+/// Which tokens can still be used; each is asked for once.
+private struct TokenExamination {
+    let store: HistoryStore
+    /// Why the first one that cannot be used cannot.
+    var reason: String?
+    /// That one.
+    var lost: HistoryToken?
+    private var known: [HistoryToken: Bool] = [:]
+
+    init(store: HistoryStore, reason: String?) {
+        self.store = store
+        self.reason = reason
+    }
+
+    mutating func standing(of token: HistoryToken?) async throws -> PlacementPlan.Standing {
+        guard let token else { return .missing }
+        if let isGood = known[token] { return isGood ? .good : .lost }
+        do {
+            try await store.validate(token)
+            known[token] = true
+            return .good
+        } catch let error as HistoryError where error.code == .tokenExpired || error.code == .tokenInvalid {
+            known[token] = false
+            reason = reason ?? error.description
+            lost = lost ?? token
+            return .lost
+        }
     }
 }

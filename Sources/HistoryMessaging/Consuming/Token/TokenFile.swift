@@ -132,7 +132,8 @@ actor TokenFile {
         guard mkdir(directory, 0o770) != 0 else { return try sync(parent(of: directory)) }
         guard errno == EEXIST else {
             throw MessagingError(
-                .tokenFile, "\(directory), the directory of token files, cannot be made: \(String(cString: strerror(errno)))")
+                .tokenFile,
+                "\(directory), the directory of token files, cannot be made: \(String(cString: strerror(errno)))")
         }
     }
 

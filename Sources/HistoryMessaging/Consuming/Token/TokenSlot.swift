@@ -62,7 +62,9 @@ struct TokenSlot: Sendable, Hashable {
             return
         }
         guard epoch > 0, sequence >= 0 else { return nil }
-        let id = bytes[(bytes.startIndex + 24)..<(bytes.startIndex + 40)].withUnsafeBytes { $0.loadUnaligned(as: uuid_t.self) }
+        let id = bytes[(bytes.startIndex + 24)..<(bytes.startIndex + 40)].withUnsafeBytes {
+            $0.loadUnaligned(as: uuid_t.self)
+        }
         let token = HistoryToken(storeID: UUID(uuid: id), epoch: epoch, sequence: sequence, nonce: number(56))
         content = StoredToken(token: token, reloadedThrough: reloaded)
     }
