@@ -24,7 +24,10 @@ public final class HistorySnapshot: Sendable {
         let paging: SnapshotQuery.Paging
     }
 
-    /// The place in the history that the rows stand at.
+    /// The place in the history from which on a context that was loaded with it is merged into.
+    ///
+    /// Of a whole snapshot, the place that the rows stand at. Where only some entities are loaded anew, the place that the
+    /// context as a whole has reached: the rows may be newer, and the consumer leaves out what they hold already.
     public let token: HistoryToken
     /// The tables, in order of name.
     public let entities: [Entity]
@@ -37,6 +40,11 @@ public final class HistorySnapshot: Sendable {
         self.entities = entities
         self.isWhole = isWhole
         self.reader = reader
+    }
+
+    /// The same rows, for a context that as a whole stands at another token.
+    package func standing(at token: HistoryToken) -> HistorySnapshot {
+        HistorySnapshot(token: token, entities: entities, isWhole: isWhole, reader: reader)
     }
 
     /// The rows of a table, in the order in which the table keeps them: by rowid, or by the primary key where it has none.
