@@ -7,20 +7,17 @@ struct FrameAssemblerTests {
     private static let returned = FrameAssembler.Origin.returned(code: 312, text: "NO_ROUTE", .queue("nobody"))
     private static let properties = AMQPProperties(contentType: "text/plain", messageID: "1")
 
-    private struct Content: Hashable {
-        var origin: FrameAssembler.Origin
-        var message: AMQPMessage
-    }
+    private typealias Content = FrameAssembler.Content
 
     private static func header(
         _ assembler: inout FrameAssembler, _ size: UInt64, maximum: Int = 1000
     ) throws(AMQPError) -> Content? {
-        try assembler.header(bodySize: size, properties, maximum: maximum).map { Content(origin: $0.0, message: $0.1) }
+        try assembler.header(bodySize: size, properties, maximum: maximum)
     }
 
     private static func body(_ assembler: inout FrameAssembler, _ text: String) throws -> Content? {
         try Array(text.utf8).withUnsafeBytes { piece throws(AMQPError) in
-            try assembler.body(piece).map { Content(origin: $0.0, message: $0.1) }
+            try assembler.body(piece)
         }
     }
 
@@ -124,15 +121,60 @@ struct FrameAssemblerTests {
         }
     }
 
-    @Test(
-        "A body over the maximum is refused by its header, however large it claims to be",
-        arguments: [1001, UInt64.max])
-    func overMaximum(size: UInt64) throws {
+    private static func skipped(_ origin: FrameAssembler.Origin, _ size: UInt64) -> Content {
+        Content(origin: origin, message: AMQPMessage([], properties: properties), skippedSize: size)
+    }
+
+    @Test("P15: a body over the maximum is skipped piece by piece, and what follows it is whole")
+    func overMaximum() throws {
+        var assembler = FrameAssembler()
+        for origin in [Self.delivery, Self.returned] {
+            try assembler.begin(origin)
+            #expect(try Self.header(&assembler, 11, maximum: 10) == nil)
+            for piece in ["Hello", "", ", wor"] { #expect(try Self.body(&assembler, piece) == nil) }
+            #expect(try Self.body(&assembler, "l") == Self.skipped(origin, 11))
+            try assembler.begin(origin)
+            #expect(try Self.header(&assembler, 10, maximum: 10) == nil)
+            #expect(try Self.body(&assembler, "Hello, wor") == Self.content(origin, "Hello, wor"))
+        }
+    }
+
+    @Test("Where the maximum is nothing, or less, a message without a body is taken", arguments: [0, -1, Int.min])
+    func nothing(maximum: Int) throws {
         var assembler = FrameAssembler()
         try assembler.begin(Self.delivery)
-        let expected = AMQPError(
-            .protocolViolation, "a message of \(size) bytes, and at most 1000 are taken (maximumMessageSize)")
-        #expect(throws: expected) { try Self.header(&assembler, size) }
-        #expect(try Self.header(&assembler, 1000) == nil)
+        #expect(try Self.header(&assembler, 0, maximum: maximum) == Self.content(Self.delivery, ""))
+        try assembler.begin(Self.delivery)
+        #expect(try Self.header(&assembler, 1, maximum: maximum) == nil)
+        #expect(try Self.body(&assembler, "x") == Self.skipped(Self.delivery, 1))
+    }
+
+    @Test("P15: a body larger than any memory is skipped too, and no room is made for what a header claims")
+    func overMemory() throws {
+        var assembler = FrameAssembler()
+        try assembler.begin(Self.delivery)
+        let size: UInt64 = 64 << 30
+        #expect(try Self.header(&assembler, size) == nil)
+        let frame = [UInt8](repeating: 7, count: 131_072)
+        for left in (0..<size / 131_072).reversed() {
+            let content = try frame.withUnsafeBytes { piece throws(AMQPError) in try assembler.body(piece) }
+            if left > 0 { try #require(content == nil) } else { #expect(content == Self.skipped(Self.delivery, size)) }
+        }
+        try assembler.begin(Self.delivery)
+        #expect(try Self.header(&assembler, .max) == nil)
+        #expect(try Self.body(&assembler, "x") == nil)
+        #expect(throws: Self.violation("a message within a message")) { try assembler.begin(Self.delivery) }
+    }
+
+    @Test(
+        "A skipped body longer than its header says is a violation too", arguments: [["123456"], ["12", "", "3456"]])
+    func skippedTooLong(pieces: [String]) throws {
+        var assembler = FrameAssembler()
+        try assembler.begin(Self.delivery)
+        #expect(try Self.header(&assembler, 5, maximum: 4) == nil)
+        for piece in pieces.dropLast() { #expect(try Self.body(&assembler, piece) == nil) }
+        #expect(throws: Self.violation("a body longer than its header says")) {
+            try Self.body(&assembler, pieces[pieces.count - 1])
+        }
     }
 }

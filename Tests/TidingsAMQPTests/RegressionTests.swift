@@ -191,52 +191,100 @@ struct RegressionTests {
         }
     }
 
-    @Test("A delivery over maximumMessageSize ends `run()` with what is wrong, where it is not to recover")
+    /// A queue, and another for what it rejects.
+    private static let withDeadLetters = AMQPTopology(queues: [
+        AMQPQueue("dead"),
+        AMQPQueue("q", arguments: ["x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"]),
+    ])
+
+    @Test("P15: deliveries over maximumMessageSize go to the dead letters, and all else goes on")
     func tooLargeToTake() async throws {
         let fixture = try await Fixture()
-        try await fixture.connected { connection in
-            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
-            #expect(try await connection.publisher().publish(numbered(0..<1, to: "q", size: 1001)) == [.confirmed])
-        }
-        var configuration = try fixture.configuration()
-        configuration.maximumMessageSize = 1000
-        configuration.recovery = .never
-        let connection = try AMQPConnection(configuration)
-        let run = Task { try await connection.run() }
-        let consumer = try await connection.consume("q")
-        let expected = AMQPError(
-            .protocolViolation, "a message of 1001 bytes, and at most 1000 are taken (maximumMessageSize)")
-        #expect(await #expect(throws: AMQPError.self) { try await run.value } == expected)
-        #expect(await #expect(throws: AMQPError.self) { _ = try await consumer.take(1) } == expected)
-        #expect(connection.state == .closed(expected))
-    }
-
-    @Test("A delivery over maximumMessageSize comes again with each connection, ever later, until another takes it")
-    func tooLargeToTakeAgain() async throws {
-        let fixture = try await Fixture()
         try await fixture.connected { other in
-            try await other.declare(AMQPTopology(queues: [AMQPQueue("q")]))
-            let publisher = await other.publisher()
-            #expect(try await publisher.publish(numbered(0..<1, to: "q", size: 1001)) == [.confirmed])
+            try await other.declare(Self.withDeadLetters)
+            var publications: [AMQPPublication] = []
+            // Of the larger ones one is of many frames, and one of whole frames.
+            for number in 0..<40 {
+                let size = number % 4 == 1 ? [1001, 131_064 * 2, 5_000_000, 1001][number / 4 % 4] : 1000
+                publications += numbered(number..<number + 1, to: "q", size: size)
+            }
+            #expect(
+                try await other.publisher().publish(publications) == Array(repeating: .confirmed, count: 40))
             var configuration = try fixture.configuration("limited")
             configuration.maximumMessageSize = 1000
             try await AMQPConnection.withConnection(configuration) { limited in
-                let states = limited.states()
-                let consumer = try await limited.consume("q")
-                var attempts: [Int] = []
-                for await case .recovering(let attempt, _, let error) in states {
-                    #expect(error.code == .protocolViolation)
-                    attempts.append(attempt)
-                    if attempt == 4 { break }
+                let consumer = try await limited.consume("q", .init(prefetch: 3))
+                let taken = try await consumer.take(30)
+                #expect(taken.map(\.message.number) == (0..<40).filter { $0 % 4 != 1 })
+                #expect(taken.allSatisfy { $0.message.body.count == 1000 })
+                // The others are elsewhere, whole, and with the reason.
+                let dead = try await other.consume("dead").take(10)
+                #expect(dead.map(\.message.number) == (0..<40).filter { $0 % 4 == 1 })
+                #expect(dead[2].message.body.count == 5_000_000)
+                #expect(dead.allSatisfy { $0.message.properties.headers["x-first-death-reason"] == "rejected" })
+                let counts = consumer.counts
+                #expect([counts.delivered, counts.settled, counts.oversized] == [30, 30, 10])
+                #expect([counts.stale, counts.repeated, counts.dropped, counts.restarts] == [0, 0, 0, 0])
+                // The same connection and channel still serve.
+                #expect(try await limited.publisher().publish(numbered(40..<41, to: "q")) == [.confirmed])
+                #expect(try await consumer.take(1)[0].message.number == 40)
+                #expect(limited.state == .open)
+                #expect(limited.epoch == 1)
+                await consumer.close()
+                #expect(try await limited.inspect(queue: "q").messages == 0)
+            }
+        }
+    }
+
+    @Test("P15: a delivery over maximumMessageSize does not come again, and takes no place within the prefetch limit")
+    func tooLargeToTakeAgain() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await connection.publisher()
+            let all = numbered(0..<1, to: "q") + numbered(1..<101, to: "q", size: 1001) + numbered(101..<102, to: "q")
+            #expect(try await publisher.publish(all) == Array(repeating: .confirmed, count: 102))
+            let consumer = try await connection.consume("q", .init(prefetch: 2, maximumMessageSize: 1000))
+            let iterator = consumer.makeAsyncIterator()
+            let first = try #require(try await iterator.next())
+            // The first is held meanwhile: a hundred pass through the one place that is left.
+            let last = try #require(try await iterator.next())
+            #expect(last.message.number == 101)
+            #expect(last.ack())
+            #expect(first.message.number == 0)
+            #expect(first.ack())
+            #expect(consumer.counts.oversized == 100)
+            await consumer.close()
+            #expect(try await connection.inspect(queue: "q").messages == 0)
+            #expect(connection.epoch == 1)
+        }
+    }
+
+    @Test("P15: each consumer may have a limit of its own, below and above the connection's")
+    func limitOfConsumer() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { other in
+            try await other.declare(AMQPTopology(queues: ["none", "less", "more"].map { AMQPQueue($0) }))
+            let publisher = await other.publisher()
+            for queue in ["none", "less", "more"] {
+                let sizes = [500, 501, 1000, 1001, 2000, 2001, 100]
+                for (number, size) in sizes.enumerated() {
+                    let publication = numbered(number..<number + 1, to: queue, size: size)
+                    #expect(try await publisher.publish(publication) == [.confirmed])
                 }
-                #expect(attempts == [1, 2, 3, 4])
-                #expect(consumer.counts.delivered == 0)
-                // Nobody has taken it: it goes to whoever can, and the limited one goes on by itself.
-                let taker = try await other.consume("q")
-                #expect(try await taker.take(1)[0].message.body.count == 1001)
-                await taker.close()
-                #expect(try await publisher.publish(numbered(1..<2, to: "q")) == [.confirmed])
-                #expect(try await consumer.take(1)[0].message.number == 1)
+            }
+            var configuration = try fixture.configuration("limited")
+            configuration.maximumMessageSize = 1000
+            try await AMQPConnection.withConnection(configuration) { limited in
+                for (queue, limit, taken) in [("none", nil, 4), ("less", 500, 2), ("more", 2000, 6)] {
+                    let consumer = try await limited.consume(queue, .init(maximumMessageSize: limit))
+                    let sizes = try await consumer.take(taken).map(\.message.body.count)
+                    #expect(sizes == [500, 501, 1000, 1001, 2000, 100].filter { $0 <= limit ?? 1000 })
+                    #expect(consumer.counts.oversized == 7 - taken)
+                    await consumer.close()
+                    #expect(try await limited.inspect(queue: queue).messages == 0)
+                }
+                #expect(limited.epoch == 1)
             }
         }
     }

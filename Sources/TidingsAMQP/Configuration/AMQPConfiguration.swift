@@ -17,7 +17,10 @@ public struct AMQPConfiguration: Sendable {
     public var sendTimeout: Duration = .seconds(15)
     /// How long the broker may leave published messages unanswered, alarms aside, before they are reported unknown.
     public var confirmTimeout: Duration = .seconds(60)
-    /// The largest body that is taken from the broker; a larger one is refused by closing the connection.
+    /// The largest body in bytes that is sent, and that is taken from the broker. A larger one is not sent; a delivery with
+    /// a larger one is rejected without requeueing, to the queue's dead-letter exchange where it has one, and counted
+    /// (``ConsumeCounts/oversized``): nothing of its body is kept, and everything else goes on. A consumer may have a limit
+    /// of its own: ``AMQPConsumeOptions/maximumMessageSize``.
     public var maximumMessageSize = 128 << 20
     /// What to do when the connection is lost.
     public var recovery: Recovery = .always(Backoff())

@@ -70,7 +70,7 @@ extension AMQPConnection {
             defer { session.handle.releaseMemory(channel: number) }
             guard let channel = session.channels[number] else { return }
             let content = try unsafe channel.assembler.header(
-                bodySize: size, session.handle.copy(properties), maximum: configuration.maximumMessageSize)
+                bodySize: size, session.handle.copy(properties), maximum: maximumMessageSize(of: channel))
             if let content { try deliver(content, to: channel) }
         case .body(let number, let piece):
             // For each piece, not for each message: a large body would be held twice.
@@ -107,14 +107,22 @@ extension AMQPConnection {
         }
     }
 
-    private func deliver(
-        _ content: consuming (FrameAssembler.Origin, AMQPMessage), to channel: Channel
-    ) throws(AMQPError) {
-        switch (content.0, channel.owner) {
+    /// The largest body that is taken on a channel.
+    private func maximumMessageSize(of channel: Channel) -> Int {
+        guard case .consumer(let consumer) = channel.owner else { return configuration.maximumMessageSize }
+        return consumer.options.maximumMessageSize ?? configuration.maximumMessageSize
+    }
+
+    private func deliver(_ content: consuming FrameAssembler.Content, to channel: Channel) throws(AMQPError) {
+        switch (content.origin, channel.owner) {
         case (.delivery(let tag, let isRedelivered, let address), .consumer(let consumer)):
-            try consumer.buffer.add(content.1, tag: tag, isRedelivered: isRedelivered, address)
+            if content.skippedSize == nil {
+                try consumer.buffer.add(content.message, tag: tag, isRedelivered: isRedelivered, address)
+            } else {
+                try consumer.buffer.refuse(tag: tag)
+            }
         case (.returned(let code, let text, let address), .publisher(let publisher)):
-            publisher.returned(code: code, text: text, address, content.1)
+            publisher.returned(code: code, text: text, address, content.message, skippedSize: content.skippedSize)
         default: break
         }
     }

@@ -50,14 +50,20 @@ public struct AMQPConsumeOptions: Sendable, Hashable {
     public var prefetch: UInt16
     /// True where nobody else may consume the queue meanwhile.
     public var isExclusive: Bool
+    /// The largest body in bytes that this consumer takes; nil is ``AMQPConfiguration/maximumMessageSize``. It may be
+    /// less or more than that. A larger one is rejected without requeueing.
+    public var maximumMessageSize: Int?
     /// Further arguments, such as `x-priority` or `x-stream-offset`.
     public var arguments: AMQPTable
 
     /// Makes options.
     ///
     /// - Precondition: `prefetch` is positive: without a limit the buffer had no bound.
-    public init(prefetch: UInt16 = 500, isExclusive: Bool = false, arguments: AMQPTable = [:]) {
+    public init(
+        prefetch: UInt16 = 500, isExclusive: Bool = false, maximumMessageSize: Int? = nil, arguments: AMQPTable = [:]
+    ) {
         precondition(prefetch > 0, "a prefetch limit of 0 is without limit")
+        self.maximumMessageSize = maximumMessageSize
         self.prefetch = prefetch
         self.isExclusive = isExclusive
         self.arguments = arguments

@@ -40,9 +40,12 @@ public struct AMQPDelivery: Sendable {
 
 /// What a consumer has done since it was made.
 public struct ConsumeCounts: Sendable, Hashable {
-    /// Deliveries that came.
+    /// Deliveries that came, but for those that were too large.
     public var delivered = 0
-    /// Deliveries acked or rejected.
+    /// Deliveries whose body was over the limit: rejected without requeueing, to the queue's dead-letter exchange where
+    /// it has one, and handed to nobody.
+    public var oversized = 0
+    /// Deliveries acked or rejected by whoever read them.
     public var settled = 0
     /// Settlements of deliveries whose channel was gone: no-ops.
     public var stale = 0

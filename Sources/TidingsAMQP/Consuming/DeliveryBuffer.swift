@@ -83,6 +83,21 @@ final class DeliveryBuffer: Sendable {
         if mustHandOver { handOver() }
     }
 
+    /// A delivery came whose body is over the limit and was skipped: nobody is given it, and the broker is told not to
+    /// deliver it again, so that it gives back its place within the prefetch limit.
+    func refuse(tag: UInt64) throws(AMQPError) {
+        let isFirst = try state.withLock { state throws(AMQPError) -> Bool in
+            try state.settlements.delivered(tag: tag)
+            _ = state.settlements.reject(tag: tag, requeue: false)
+            state.counts.oversized += 1
+            guard state.oldestSettlement == nil else { return false }
+            state.oldestSettlement = .now
+            return true
+        }
+        // Read in the middle of writing, it would else wait until something more happens.
+        if isFirst { mailbox.wake() }
+    }
+
     /// Gives deliveries to those who wait. To be called whenever all that came was read.
     func handOver() {
         while let (waiter, delivery) = state.withLock({ $0.takeHandover() }) {

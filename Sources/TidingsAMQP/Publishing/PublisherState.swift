@@ -41,13 +41,18 @@ final class PublisherState {
         slot.batch.resolve(slot.index, result)
     }
 
-    /// A message came back: no queue wanted it. Of equal ones the first that has not come back is meant.
-    func returned(code: UInt16, text: String, _ address: AMQPAddress, _ message: AMQPMessage) {
+    /// A message came back: no queue wanted it. Of equal ones the first that has not come back is meant; where the body
+    /// was too large to be taken back, its size stands for it.
+    func returned(
+        code: UInt16, text: String, _ address: AMQPAddress, _ message: AMQPMessage, skippedSize: UInt64? = nil
+    ) {
         _ = confirms.returned(code: code, text: text) { slot in
             let publication = slot.batch.publications[slot.index]
-            return publication.isMandatory && publication.address == address
-                && publication.message.properties.messageID == message.properties.messageID
-                && publication.message.body == message.body
+            guard publication.isMandatory, publication.address == address,
+                publication.message.properties.messageID == message.properties.messageID
+            else { return false }
+            if let skippedSize { return UInt64(publication.message.body.count) == skippedSize }
+            return publication.message.body == message.body
         }
     }
 
