@@ -69,7 +69,7 @@ extension JSONWriter {
         }
     }
 
-    /// Writes a change: entity, op, key, before, after, changed.
+    /// Writes a change: entity, op, key, before, after, changed; redacted where some of its columns are.
     package mutating func change(_ change: DecodedChange) {
         object { writer in
             writer.key("entity")
@@ -84,6 +84,10 @@ extension JSONWriter {
             writer.values(change.after)
             writer.key("changed")
             writer.strings(change.changed)
+            if !change.redacted.isEmpty {
+                writer.key("redacted")
+                writer.strings(change.redacted)
+            }
         }
     }
 }

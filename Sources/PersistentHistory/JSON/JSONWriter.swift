@@ -17,6 +17,21 @@ package struct JSONWriter {
         needsComma = false
     }
 
+    /// A place in what was written, to go back to.
+    package struct Mark {
+        fileprivate let count: Int
+        fileprivate let needsComma: Bool
+    }
+
+    /// The place where the next byte goes.
+    package var mark: Mark { Mark(count: bytes.count, needsComma: needsComma) }
+
+    /// Forgets what was written behind a place.
+    package mutating func rewind(to mark: Mark) {
+        bytes.removeSubrange(mark.count...)
+        needsComma = mark.needsComma
+    }
+
     /// Writes an object, whose members `body` writes.
     package mutating func object(_ body: (inout JSONWriter) throws -> Void) rethrows {
         beginObject()
