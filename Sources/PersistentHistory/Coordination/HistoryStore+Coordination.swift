@@ -18,6 +18,15 @@ extension HistoryStore {
         try await reader.read(body)
     }
 
+    /// Records an act of operation: who did what, for those who ask later.
+    package func audit(_ kind: String, actor: String, detail: String) async throws {
+        try await coordinate { database, _ in
+            try database.execute(
+                "INSERT INTO history_audit(time, kind, actor, count, detail) VALUES (?, ?, ?, 1, ?)",
+                SystemHistoryClock().microseconds, kind, actor, detail)
+        }
+    }
+
     /// True where the store was opened for writing.
     package var isWritable: Bool { writer != nil }
 

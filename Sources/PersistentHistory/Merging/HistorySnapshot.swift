@@ -18,7 +18,10 @@ public final class HistorySnapshot: Sendable {
         public let keyColumns: [String]
     }
 
-    /// The place in the history that the rows stand at.
+    /// The place in the history from which on a context that was loaded with it is merged into.
+    ///
+    /// Of a whole snapshot, the place that the rows stand at. Where only some entities are loaded anew, the place that the
+    /// context as a whole has reached: the rows may be newer, and the consumer leaves out what they hold already.
     public let token: HistoryToken
     /// The tables, in order of name.
     public let entities: [Entity]
@@ -31,6 +34,11 @@ public final class HistorySnapshot: Sendable {
         self.entities = entities
         self.isWhole = isWhole
         self.reader = reader
+    }
+
+    /// The same rows, for a context that as a whole stands at another token.
+    package func standing(at token: HistoryToken) -> HistorySnapshot {
+        HistorySnapshot(token: token, entities: entities, isWhole: isWhole, reader: reader)
     }
 
     /// The rows of a table, at most `pageSize` in memory at once, in order of the primary key.

@@ -237,6 +237,8 @@ struct ChangeFilter: Sendable {
     let operations: RecordFormat.Operations?
     let objects: Set<HistoryObjectID>?
     let changedColumns: Set<String>?
+    /// Entities whose changes do not pass, whatever else is said of them.
+    var excludedEntityIDs: Set<Int64> = []
 
     /// Whether a transaction may hold a change that passes, as far as its summary tells.
     func mayAccept(_ summary: ArraySlice<EntitySummary.Entry>) -> Bool {
@@ -252,6 +254,7 @@ struct ChangeFilter: Sendable {
     var isDecidedBySummary: Bool { objects == nil && changedColumns == nil }
 
     func accepts(_ change: HistoryChange) -> Bool {
+        if excludedEntityIDs.contains(change.layout.entityID) { return false }
         if let entityIDs, !entityIDs.contains(change.layout.entityID) { return false }
         if let operations, !operations.contains(RecordFormat.Operations(change.kind)) { return false }
         guard objects != nil || changedColumns != nil else { return true }

@@ -11,6 +11,13 @@ public struct AMQPDelivery: Sendable {
     /// True where the broker has delivered it before, to somebody.
     public let isRedelivered: Bool
 
+    /// The delivery without its body and properties: to be settled later without holding memory until then.
+    package var receipt: AMQPDelivery {
+        AMQPDelivery(
+            message: AMQPMessage([]), address: address, isRedelivered: isRedelivered, tag: tag, generation: generation,
+            source: source)
+    }
+
     let tag: UInt64
     /// The channel's, of those that its consumer has had.
     var generation = 0

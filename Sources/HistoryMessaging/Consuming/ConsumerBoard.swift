@@ -1,0 +1,237 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// What is known of a consumer and what is wanted of it: written and read by its agents and by whoever asks.
+final class ConsumerBoard: Sendable {
+    private struct Waiter {
+        let id: Int
+        let token: HistoryToken
+        let continuation: CheckedContinuation<Void, any Error>
+    }
+
+    private struct Rewind {
+        let start: HistoryConsumer.Start
+        let continuation: CheckedContinuation<Void, any Error>
+    }
+
+    private struct Content {
+        var status = ConsumerStatus()
+        var isRunning = false
+        var isStopping = false
+        var hasNews = false
+        var wantsRetry = false
+        var wantsSkip = false
+        /// The sequence at which what failed begins; nil where there is nothing that could be skipped.
+        var skippable: Int64?
+        var rewinds: [Rewind] = []
+        var waiters: [Waiter] = []
+        var stoppers: [CheckedContinuation<Void, Never>] = []
+        var lastID = 0
+    }
+
+    private let content = Locked(Content())
+    /// Ends the pipeline's wait.
+    let wakeups = Wakeups()
+
+    var status: ConsumerStatus { content.withLock { $0.status } }
+    var isProtected: Bool { content.withLock { $0.status.isProtected } }
+    var isStopping: Bool { content.withLock { $0.isStopping } }
+    /// True where the pipeline's wait after a failure is over.
+    var isInterrupted: Bool {
+        content.withLock { $0.isStopping || $0.wantsRetry || $0.wantsSkip || !$0.rewinds.isEmpty }
+    }
+
+    var isRewinding: Bool { content.withLock { !$0.rewinds.isEmpty } }
+
+    // MARK: The run
+
+    /// Begins a run; false where one is under way.
+    func begin() -> Bool {
+        content.withLock { content in
+            guard !content.isRunning else { return false }
+            content.isRunning = true
+            content.isStopping = false
+            content.hasNews = false
+            content.wantsRetry = false
+            content.wantsSkip = false
+            content.status.state = .starting
+            return true
+        }
+    }
+
+    /// Ends a run: whoever waits for it, or for what it would have done, goes on.
+    func end(_ error: (any Error)?) {
+        let (stoppers, waiters, rewinds) = content.withLock { content in
+            content.isRunning = false
+            content.status.state = .stopped
+            content.status.broker = nil
+            content.skippable = nil
+            defer { (content.stoppers, content.waiters, content.rewinds) = ([], [], []) }
+            return (content.stoppers, content.waiters, content.rewinds)
+        }
+        let cause = error is CancellationError ? nil : error
+        let reason = cause ?? MessagingError(.stopped, "the consumer was stopped before it came so far")
+        for waiter in waiters { waiter.continuation.resume(throwing: reason) }
+        for rewind in rewinds { rewind.continuation.resume(throwing: reason) }
+        for stopper in stoppers { stopper.resume() }
+    }
+
+    /// Asks the run to end, and waits until it has.
+    func stop() async {
+        await withCheckedContinuation { continuation in
+            let isRunning = content.withLock { content in
+                guard content.isRunning else { return false }
+                content.isStopping = true
+                content.stoppers.append(continuation)
+                return true
+            }
+            if isRunning { wakeups.signal() } else { continuation.resume() }
+        }
+    }
+
+    func set(_ state: ConsumerStatus.State, skippable: Int64? = nil) {
+        content.withLock { content in
+            content.status.state = state
+            content.skippable = skippable
+        }
+    }
+
+    /// Nothing is held up any more.
+    func setMerging() {
+        content.withLock { content in
+            guard content.status.state != .running else { return }
+            content.status.state = .running
+            content.skippable = nil
+            content.wantsSkip = false
+        }
+    }
+
+    func set(broker: AMQPConnectionState) { content.withLock { $0.status.broker = broker } }
+
+    func set(isProtected: Bool) {
+        content.withLock { $0.status.isProtected = isProtected }
+        wakeups.signal()
+    }
+
+    func set(acknowledged token: HistoryToken) {
+        content.withLock { content in
+            content.status.acknowledged = token
+            content.status.counts.acknowledgements += 1
+        }
+    }
+
+    func count(_ change: (inout ConsumerCounts) -> Void) { content.withLock { change(&$0.status.counts) } }
+
+    // MARK: News
+
+    /// There is something to fetch, perhaps.
+    func announceNews() {
+        content.withLock { $0.hasNews = true }
+        wakeups.signal()
+    }
+
+    func takeNews() -> Bool {
+        content.withLock { content in
+            defer { content.hasNews = false }
+            return content.hasNews
+        }
+    }
+
+    // MARK: Commands
+
+    func retry() {
+        content.withLock { $0.wantsRetry = true }
+        wakeups.signal()
+    }
+
+    func takeRetry() -> Bool {
+        content.withLock { content in
+            defer { content.wantsRetry = false }
+            return content.wantsRetry
+        }
+    }
+
+    /// The sequence behind which something waits to be skipped; nil where nothing does.
+    var skippable: Int64? { content.withLock { $0.skippable } }
+
+    func skip() {
+        content.withLock { $0.wantsSkip = true }
+        wakeups.signal()
+    }
+
+    func takeSkip() -> Bool {
+        content.withLock { content in
+            defer { content.wantsSkip = false }
+            return content.wantsSkip
+        }
+    }
+
+    /// Waits until the run has moved to another place. False where nothing runs.
+    func rewind(to start: HistoryConsumer.Start) async throws -> Bool {
+        var isRunning = false
+        try await withCheckedThrowingContinuation { continuation in
+            isRunning = content.withLock { content in
+                guard content.isRunning, !content.isStopping else { return false }
+                content.rewinds.append(Rewind(start: start, continuation: continuation))
+                return true
+            }
+            if isRunning { wakeups.signal() } else { continuation.resume() }
+        }
+        return isRunning
+    }
+
+    /// What is to be rewound to, with whoever waits for it.
+    func takeRewinds() -> [(start: HistoryConsumer.Start, continuation: CheckedContinuation<Void, any Error>)] {
+        content.withLock { content in
+            defer { content.rewinds = [] }
+            return content.rewinds.map { ($0.start, $0.continuation) }
+        }
+    }
+
+    // MARK: Progress
+
+    /// Everything is merged durably up to a token.
+    func reached(_ token: HistoryToken) {
+        let waiters = content.withLock { content in
+            content.status.token = token
+            let reached = content.waiters.filter { Self.has(token, reached: $0.token) }
+            if !reached.isEmpty { content.waiters.removeAll { Self.has(token, reached: $0.token) } }
+            return reached.map(\.continuation)
+        }
+        for waiter in waiters { waiter.resume() }
+    }
+
+    /// Waits until everything is merged up to a token.
+    func wait(for token: HistoryToken) async throws {
+        let id = content.withLock { content in
+            content.lastID += 1
+            return content.lastID
+        }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let mustWait = content.withLock { content in
+                    if Task.isCancelled { return false }
+                    if content.isRunning, let now = content.status.token, Self.has(now, reached: token) { return false }
+                    content.waiters.append(Waiter(id: id, token: token, continuation: continuation))
+                    return true
+                }
+                if mustWait {
+                    announceNews()
+                } else if Task.isCancelled {
+                    continuation.resume(throwing: CancellationError())
+                } else {
+                    continuation.resume()
+                }
+            }
+        } onCancel: {
+            let waiter = content.withLock { content in
+                content.waiters.firstIndex { $0.id == id }.map { content.waiters.remove(at: $0) }
+            }
+            waiter?.continuation.resume(throwing: CancellationError())
+        }
+    }
+
+    private static func has(_ token: HistoryToken, reached wanted: HistoryToken) -> Bool {
+        (token.epoch, token.sequence) >= (wanted.epoch, wanted.sequence)
+    }
+}

@@ -1,0 +1,294 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// One run of a consumer: an agent for each verb, and the order in which they work.
+final class ConsumerPipeline: Sendable {
+    private let store: HistoryStore
+    private let options: HistoryConsumer.Options
+    private let board: ConsumerBoard
+    private let link: BrokerLink?
+    private let file: TokenFile
+    private let found: TokenFile.Found
+    private let observer: HistoryObserver
+    private let fetcher: HistoryFetcher
+    private let merger: HistoryMerger
+    private let acknowledger: HistoryAcknowledger
+    private let registrar: ConsumerRegistrar
+    private let failures: Locked<FailureStateMachine>
+    /// Where it was rewound to while nothing ran.
+    private let pendingStart: HistoryConsumer.Start?
+
+    init(_ parts: Parts, file: TokenFile, found: TokenFile.Found) throws {
+        let (store, options, board) = (parts.store, parts.options, parts.board)
+        (self.store, self.options, self.board, self.file, self.found) = (store, options, board, file, found)
+        pendingStart = parts.pendingStart
+        link = try BrokerLink(parts.broker, store: store, consumer: parts.name)
+        observer = HistoryObserver(store, name: parts.name, link: link, options: options, board: board)
+        fetcher = HistoryFetcher(store, options, looksForBreaks: parts.contexts.contains { $0.canLoad })
+        let isDamaged = if case .damaged = found { true } else { false }
+        let acknowledger = HistoryAcknowledger(
+            store, name: parts.name, author: parts.author, link: link, options: options, board: board, file: file,
+            isDamaged: isDamaged)
+        self.acknowledger = acknowledger
+        merger = HistoryMerger(store, parts.contexts, options, hooks: parts.hooks, board: board) {
+            try await acknowledger.remember($0)
+        }
+        registrar = ConsumerRegistrar(
+            store, name: parts.name, author: parts.author, link: link, options: options, board: board)
+        failures = Locked(
+            FailureStateMachine(backoff: options.retry, attemptsBeforeStall: options.attemptsBeforeStall))
+    }
+
+    /// What a run is made of.
+    struct Parts: Sendable {
+        let store: HistoryStore
+        let name: String
+        let author: String
+        let contexts: [any MergeContext]
+        let broker: Broker
+        let options: HistoryConsumer.Options
+        let hooks: Locked<HookRegistry>
+        let board: ConsumerBoard
+        let pendingStart: HistoryConsumer.Start?
+    }
+
+    /// The agents, for tests that prove their end.
+    var agents: [AnyObject] {
+        let agents: [AnyObject?] = [
+            self, observer, merger, acknowledger, registrar, file, link?.consuming, link?.publishing,
+        ]
+        return agents.compactMap(\.self)
+    }
+
+    /// Works until it is to stop.
+    func run() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            if let link { group.addTask { await link.run() } }
+            group.addTask { await self.observer.run() }
+            group.addTask { await self.acknowledger.run() }
+            group.addTask { await self.registrar.run() }
+            defer { group.cancelAll() }
+            try await work()
+            await acknowledger.flush(within: .seconds(1))
+            await link?.close()
+        }
+    }
+
+    /// Observe, fetch, merge, acknowledge.
+    private func work() async throws {
+        try await begin()
+        while !board.isStopping {
+            try Task.checkCancellation()
+            board.set(.running)
+            try await rewind()
+            _ = board.takeNews()
+            let arrivals = observer.takeArrivals()
+            let head = try await insist { try await self.store.currentToken() }
+            let isAtEnd = try await drain(to: head)
+            guard !board.isStopping, let position = await merger.position else { return }
+            await acknowledger.settle(arrivals, head: head ?? position)
+            options.step(.consumerAfterBrokerAck)
+            await acknowledger.acknowledge(position)
+            if isAtEnd { await observe() }
+        }
+    }
+
+    /// Waits for something to fetch, or to do.
+    private func observe() async {
+        while !Task.isCancelled, !board.isInterrupted, !board.takeNews() { await board.wakeups.wait(until: nil) }
+    }
+
+    /// Finds the consumer's place; tries until that goes well.
+    private func begin() async throws {
+        while !board.isStopping {
+            do {
+                return try await findPlace()
+            } catch {
+                try throwIfFatal(error)
+                let mayStall = (error as? HistoryError).map { !$0.isRetriable } ?? true
+                try await wait(after: error, page: nil, mayStall: mayStall)
+            }
+        }
+    }
+
+    /// The first snapshot waits for the cleaner, a while: what it holds is safe then.
+    private func findPlace() async throws {
+        try await registrar.check()
+        if isFirst, link != nil {
+            let deadline = ContinuousClock.now + options.registrationWait
+            while !board.isProtected, !board.isStopping, !Task.isCancelled, ContinuousClock.now < deadline {
+                await board.wakeups.wait(until: deadline)
+            }
+        }
+        try await merger.begin(found)
+        if let pendingStart { try await merger.rewind(to: pendingStart) }
+        failures.withLock { $0.reset() }
+        if !board.isProtected {
+            options.log(.warning, "unprotected: history may be purged that this consumer needs, until it is registered")
+        }
+        await tellPosition()
+    }
+
+    private var isFirst: Bool {
+        switch found {
+        case .nothing, .damaged: true
+        case .stored(let stored): stored.token == nil
+        }
+    }
+
+    /// Fetches and merges page by page, at least up to a token.
+    ///
+    /// - Returns: false where the head has moved on meanwhile.
+    private func drain(to head: HistoryToken?) async throws -> Bool {
+        while !board.isStopping {
+            try Task.checkCancellation()
+            guard let position = await merger.position else { return true }
+            let size = failures.withLock { $0.pageSize(after: position.sequence, usual: options.pageSize) }
+            let fetched = try await insist { try await self.fetcher.page(after: position, size: size) }
+            // Interrupted: by a stop, or since everything stands elsewhere now.
+            guard let page = fetched else { continue }
+            let end = page.batch.token
+            if end.sequence > position.sequence { try await merge(page) }
+            if page.isAtEnd { return true }
+            if let head, head.epoch == end.epoch, end.sequence >= head.sequence { return false }
+            if !board.isStopping, board.isRewinding { return false }
+        }
+        return true
+    }
+
+    /// Merges a page until it is merged, skipped, or the run ends; then makes the token durable.
+    private func merge(_ page: FetchedPage) async throws {
+        do {
+            options.step(.consumerBeforeMerge)
+            try await merger.merge(page)
+            options.step(.consumerAfterMerge)
+            try await remember()
+            options.step(.consumerAfterToken)
+        } catch {
+            return try await recover(from: error, page: page)
+        }
+        failures.withLock { $0.reset() }
+        board.setMerging()
+        board.count {
+            $0.transactions += page.batch.transactions.count
+            $0.batches += 1
+        }
+        await tellPosition()
+    }
+
+    private func remember() async throws {
+        let (token, reloadedThrough) = await (merger.shared, merger.reloadedThrough)
+        try await acknowledger.remember(StoredToken(token: token, reloadedThrough: reloadedThrough))
+    }
+
+    private func tellPosition() async {
+        if let position = await merger.position { board.reached(position) }
+    }
+
+    private func rewind() async throws {
+        for (start, continuation) in board.takeRewinds() {
+            do {
+                try await merger.rewind(to: start)
+                failures.withLock { $0.reset() }
+                continuation.resume()
+            } catch {
+                continuation.resume(throwing: error)
+            }
+            await tellPosition()
+        }
+    }
+
+    // MARK: Failures
+
+    /// Tries until it goes well; nil where the run is to end, or everything stands elsewhere now.
+    private func insist<Value: Sendable>(_ body: () async throws -> Value) async throws -> Value? {
+        while !board.isStopping {
+            do {
+                let value = try await body()
+                return value
+            } catch {
+                let isResynced = try await recover(from: error)
+                if isResynced || board.isRewinding { return nil }
+            }
+        }
+        return nil
+    }
+
+    /// Sees to a failure: finds new places where a token was lost, else waits until it may be tried again.
+    ///
+    /// - Returns: true where everything stands elsewhere now.
+    /// - Throws: what nothing helps against.
+    private func recover(from error: any Error) async throws -> Bool {
+        try throwIfFatal(error)
+        if try await resyncIfLost(error) { return true }
+        let mayStall = (error as? HistoryError).map { !$0.isRetriable } ?? true
+        try await wait(after: error, page: nil, mayStall: mayStall)
+        return false
+    }
+
+    private func recover(from error: any Error, page: FetchedPage) async throws {
+        try throwIfFatal(error)
+        if try await resyncIfLost(error) { return }
+        board.count { $0.failures += 1 }
+        try await wait(after: error, page: page, mayStall: true)
+        guard board.takeSkip() else { return }
+        try await merger.pass(page)
+        try await remember()
+        failures.withLock { $0.reset() }
+        board.count { $0.skipped += 1 }
+        await tellPosition()
+    }
+
+    private func throwIfFatal(_ error: any Error) throws {
+        try Task.checkCancellation()
+        if error is CancellationError { throw error }
+        if let error = error as? HistoryError, error.code == .closed || error.isFatal { throw error }
+        if let error = error as? MessagingError, error.code == .damagedToken { throw error }
+    }
+
+    /// True where the error told of a lost token, and new places are found.
+    private func resyncIfLost(_ error: any Error) async throws -> Bool {
+        guard let error = error as? HistoryError, error.code == .tokenExpired || error.code == .tokenInvalid,
+            await merger.shared != nil
+        else { return false }
+        do {
+            guard try await merger.resync() else { return false }
+        } catch {
+            // Loading failed, say: where the next fetch fails again, this comes again too.
+            try throwIfFatal(error)
+            try await wait(after: error, page: nil, mayStall: true)
+            return true
+        }
+        registrar.checkAgain()
+        await tellPosition()
+        return true
+    }
+
+    private func wait(after error: any Error, page: FetchedPage?, mayStall: Bool) async throws {
+        let end = page?.batch.token.sequence
+        let action = failures.withLock {
+            $0.failed(batchThrough: end, mayStall: mayStall, random: .random(in: 0..<1))
+        }
+        // One transaction alone, or a skip would take others with it.
+        let isSingle = page.map { $0.batch.transactions.count <= 1 } ?? false
+        let position = isSingle ? await merger.position?.sequence : nil
+        let deadline: ContinuousClock.Instant?
+        switch action {
+        case .retry(let attempt, let delay):
+            deadline = .now + delay
+            board.set(.retrying(attempt: attempt, reason: "\(error)"), skippable: position)
+            options.log(.warning, "failed, and is tried again: \(error)", [("attempt", "\(attempt)")])
+        case .stall(let attempts):
+            deadline = nil
+            board.set(.stalled(reason: "\(error)"), skippable: position)
+            options.log(
+                .error, "stalled: \(error); retry it, or skip it with a reason", [("attempts", "\(attempts)")])
+        }
+        while !Task.isCancelled, !board.isInterrupted, deadline.map({ $0 > .now }) ?? true {
+            await board.wakeups.wait(until: deadline)
+        }
+        try Task.checkCancellation()
+        if board.takeRetry() { failures.withLock { $0.reset() } }
+        if !board.isStopping { board.set(.running) }
+    }
+}

@@ -1,0 +1,116 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// Sees to it that the store knows the consumer, so that nothing is purged that it needs: asks the cleaner, or where
+/// there is no broker, writes it down.
+final class ConsumerRegistrar: Sendable {
+    private let store: HistoryStore
+    private let name: String
+    private let author: String
+    private let link: BrokerLink?
+    private let options: HistoryConsumer.Options
+    private let board: ConsumerBoard
+    private let wakeups = Wakeups()
+
+    /// How long the cleaner may take to answer.
+    private static let replyLimit: Duration = .seconds(5)
+    /// The delays between questions.
+    private static let backoff = Backoff(first: .seconds(2), longest: .seconds(30))
+
+    init(
+        _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
+        board: ConsumerBoard
+    ) {
+        self.store = store
+        self.name = name
+        self.author = author
+        self.link = link
+        self.options = options
+        self.board = board
+    }
+
+    /// Looks whether the store knows the consumer as it is now; without a broker, registers it.
+    func check() async throws {
+        let record = try await store.consumers().first { $0.name == name }
+        let isKnown =
+            record.map {
+                $0.author == author && $0.role == options.role.rawValue && $0.state != .lost && $0.state != .evicted
+            } ?? false
+        if !isKnown, link == nil, store.isWritable {
+            let floor = try await store.register(
+                consumer: name, author: author, role: options.role.rawValue, token: board.status.token)
+            return protected(floor.description)
+        }
+        if board.isProtected != isKnown { board.set(isProtected: isKnown) }
+    }
+
+    /// Asks until the cleaner has answered; again whenever the registration turns out to be gone.
+    func run() async {
+        while !Task.isCancelled {
+            try? await check()
+            if !board.isProtected, let link {
+                guard await link.declareExchanges(options) else { return }
+                await ask(link)
+            }
+            await wakeups.wait(until: .now + options.acknowledgeInterval)
+        }
+    }
+
+    /// Looks again: after a token was lost, the registration may be too.
+    func checkAgain() { wakeups.signal() }
+
+    private func ask(_ link: BrokerLink) async {
+        options.log(.info, "asking the cleaner to register the consumer", [("consumer", name)])
+        var attempt = 0
+        while !Task.isCancelled, !board.isProtected {
+            do {
+                try await AMQPRequester.withRequester(on: link.publishing, replyExchange: link.names.replies) {
+                    requester in
+                    var attempt = 0
+                    while !board.isProtected, try await !ask(link, requester) {
+                        attempt += 1
+                        try await Task.sleep(for: Self.backoff.delay(attempt: attempt, random: .random(in: 0..<1)))
+                    }
+                }
+            } catch {
+                guard link.publishing.isUsable, !(error is CancellationError) else { return }
+                attempt += 1
+                try? await Task.sleep(for: Self.backoff.delay(attempt: attempt, random: .random(in: 0..<1)))
+            }
+        }
+    }
+
+    /// True where the cleaner has registered the consumer.
+    private func ask(_ link: BrokerLink, _ requester: AMQPRequester) async throws -> Bool {
+        var request = ControlRequest("register")
+        request.arguments = [
+            "consumer": .string(name), "author": .string(author), "role": .string(options.role.rawValue),
+        ]
+        if let token = board.status.token { request.arguments["token"] = .string(token.description) }
+        let address = AMQPAddress(
+            exchange: link.names.control,
+            routingKey: link.names.controlKey(service: "cleaner", command: "register"))
+        let reply: ControlReply
+        do {
+            let message = try await requester.request(
+                request.message(user: link.user), to: address, within: Self.replyLimit)
+            reply = try ControlReply(decoding: message.body)
+        } catch let error as AMQPError where error.code == .notFound || error.code == .timedOut {
+            // No cleaner yet. It may come any time.
+            return false
+        }
+        guard reply.isOK else {
+            options.log(
+                .warning, "the cleaner does not register the consumer: \(reply.message)",
+                [("consumer", name), ("code", reply.code ?? "")])
+            return false
+        }
+        protected(reply.fields["floor"]?.text ?? "")
+        return true
+    }
+
+    private func protected(_ floor: String) {
+        board.set(isProtected: true)
+        options.log(.info, "registered", [("consumer", name), ("floor", floor)])
+    }
+}

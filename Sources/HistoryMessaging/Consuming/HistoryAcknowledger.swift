@@ -1,0 +1,159 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// Makes the token durable, then acks deliveries, then tells the cleaner: in this order, so that nobody is told of what a
+/// crash could undo.
+actor HistoryAcknowledger {
+    private let store: HistoryStore
+    private let name: String
+    private let author: String
+    private let link: BrokerLink?
+    private let options: HistoryConsumer.Options
+    private let board: ConsumerBoard
+    private let file: TokenFile
+    /// True where the file is damaged until something is written.
+    private var mustRenew: Bool
+    private var stored = StoredToken()
+    /// The newest token that may be acknowledged; older ones matter to nobody.
+    private var newest: HistoryToken?
+    private var isRepeating = false
+    /// The newest that was taken.
+    private var taken: HistoryToken?
+    private let wakeups = Wakeups()
+
+    init(
+        _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
+        board: ConsumerBoard, file: TokenFile, isDamaged: Bool
+    ) {
+        self.store = store
+        self.name = name
+        self.author = author
+        self.link = link
+        self.options = options
+        self.board = board
+        self.file = file
+        mustRenew = isDamaged
+    }
+
+    /// Makes a token durable.
+    func remember(_ content: StoredToken) async throws {
+        guard mustRenew || content != stored else { return }
+        if mustRenew { try await file.renew(content) } else { try await file.write(content) }
+        mustRenew = false
+        stored = content
+    }
+
+    /// Acks deliveries whose transactions are merged.
+    ///
+    /// - Parameter head: how far the store went when they had come: what they tell beyond it is lost, or forged.
+    func settle(_ arrivals: [HistoryObserver.Arrival], head: HistoryToken) {
+        for arrival in arrivals {
+            if arrival.token.epoch == head.epoch, arrival.token.sequence > head.sequence {
+                board.count { $0.beyondHead += 1 }
+                options.log(
+                    .warning,
+                    "a message tells of a transaction that the store does not hold: a lost lineage, or forged",
+                    [("token", arrival.token.description), ("head", head.description)])
+            }
+            arrival.receipt.ack()
+        }
+    }
+
+    /// Acknowledges a token, soon.
+    func acknowledge(_ token: HistoryToken) {
+        guard token != newest else { return }
+        newest = token
+        wakeups.signal()
+    }
+
+    /// Acknowledges again: who was told may be gone.
+    func repeatAcknowledgement() {
+        isRepeating = true
+        wakeups.signal()
+    }
+
+    /// Waits until the newest token is acknowledged, a while.
+    func flush(within limit: Duration) async {
+        let deadline = ContinuousClock.now + limit
+        while newest != taken, link.map({ $0.publishing.state == .open }) ?? true, ContinuousClock.now < deadline,
+            !Task.isCancelled
+        {
+            try? await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    /// Tells the cleaner, until it is cancelled.
+    func run() async {
+        guard let link else { return await run { try await self.acknowledgeDirectly($0) } }
+        guard await link.declareExchanges(options) else { return }
+        let publisher = await link.publishing.publisher(window: .init(messages: 10))
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.repeatWhenReconnected(link) }
+            await run { try await self.publish($0, publisher, link) }
+            group.cancelAll()
+        }
+    }
+
+    private func run(_ send: (HistoryToken) async throws -> Bool) async {
+        var attempt = 0
+        var due = ContinuousClock.now + options.acknowledgeInterval
+        while !Task.isCancelled {
+            if let token = newest, token != taken || isRepeating || ContinuousClock.now >= due {
+                isRepeating = false
+                due = .now + options.acknowledgeInterval
+                do {
+                    if try await send(token) {
+                        taken = token
+                        board.set(acknowledged: token)
+                        options.step(.consumerAfterAcknowledgement)
+                        attempt = 0
+                    } else {
+                        due = .now + min(options.acknowledgeInterval, .seconds(30))
+                        // Not again at once: it was sent, and nobody wanted it.
+                        taken = token
+                    }
+                    continue
+                } catch {
+                    guard !Task.isCancelled, !(error is CancellationError) else { return }
+                    attempt += 1
+                    options.log(.debug, "acknowledging failed: \(error)", [("token", token.description)])
+                    let delay = options.retry.delay(attempt: attempt, random: .random(in: 0..<1))
+                    await wakeups.wait(until: .now + delay)
+                    continue
+                }
+            }
+            await wakeups.wait(until: due)
+        }
+    }
+
+    /// True where it was taken; false where no queue wanted it.
+    private func publish(_ token: HistoryToken, _ publisher: AMQPPublisher, _ link: BrokerLink) async throws -> Bool {
+        let message = AcknowledgementMessage(consumer: name, author: author, token: token).message(user: link.user)
+        let address = AMQPAddress(
+            exchange: link.names.acknowledgements, routingKey: link.names.acknowledgementKey(consumer: name))
+        switch try await publisher.publish(message, to: address) {
+        case .confirmed: return true
+        case .returned:
+            board.count { $0.unrouted += 1 }
+            return false
+        case .nacked:
+            throw AMQPError(.closedByBroker, "the broker refused an acknowledgement (nack)")
+        case .unknown(let error): throw error
+        }
+    }
+
+    /// Without a broker the store is told directly, where it can be written.
+    private func acknowledgeDirectly(_ token: HistoryToken) async throws -> Bool {
+        guard store.isWritable, board.isProtected else { return false }
+        try await store.acknowledge(token, consumer: name)
+        return true
+    }
+
+    private func repeatWhenReconnected(_ link: BrokerLink) async {
+        var epoch = link.publishing.epoch
+        for await state in link.publishing.states() where state == .open {
+            if link.publishing.epoch != epoch { repeatAcknowledgement() }
+            epoch = link.publishing.epoch
+        }
+    }
+}

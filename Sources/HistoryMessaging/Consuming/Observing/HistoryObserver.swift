@@ -1,0 +1,143 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// Notices that there may be something to fetch: by deliveries, by the store's data version. What a delivery says is a
+/// hint, no more: nothing of it is merged.
+final class HistoryObserver: Sendable {
+    /// A delivery that waits until what it announced is merged.
+    struct Arrival: Sendable {
+        let receipt: AMQPDelivery
+        let token: HistoryToken
+    }
+
+    private let store: HistoryStore
+    private let name: String
+    private let link: BrokerLink?
+    private let options: HistoryConsumer.Options
+    private let board: ConsumerBoard
+    private let deadLetters: DeadLetters?
+    /// Bounded by the prefetch limit, and without bodies.
+    private let arrivals = Locked<[Arrival]>([])
+    private let isConsuming = Locked(false)
+    private let polling = Wakeups()
+
+    init(
+        _ store: HistoryStore, name: String, link: BrokerLink?, options: HistoryConsumer.Options, board: ConsumerBoard
+    ) {
+        self.store = store
+        self.name = name
+        self.link = link
+        self.options = options
+        self.board = board
+        deadLetters = link.map { DeadLetters($0, options, board) }
+    }
+
+    /// Observes until it is cancelled, or the connection is closed.
+    func run() async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.poll() }
+            if let link {
+                group.addTask { await self.watch(link) }
+                group.addTask { await self.consume(link) }
+            }
+        }
+    }
+
+    /// The deliveries that came since the last time.
+    func takeArrivals() -> [Arrival] {
+        arrivals.withLock { arrivals in
+            defer { arrivals = [] }
+            return arrivals
+        }
+    }
+
+    // MARK: Deliveries
+
+    private func consume(_ link: BrokerLink) async {
+        let queue = link.names.queue(of: name)
+        // The queue ends for good where it cannot be declared again, say: it is begun anew, and polled meanwhile.
+        while !Task.isCancelled {
+            let goesOn = await link.insist("consuming \(queue)", options) {
+                try await link.consuming.waitUntilOpen(within: .seconds(3600))
+                try await link.consuming.declare(link.names.consuming(as: name))
+                let consumer = try await link.consuming.consume(queue, .init(prefetch: options.prefetch))
+                set(isConsuming: true)
+                defer { set(isConsuming: false) }
+                for try await delivery in consumer { await take(delivery, link) }
+            }
+            guard goesOn, link.consuming.isUsable else { return }
+        }
+    }
+
+    private func take(_ delivery: AMQPDelivery, _ link: BrokerLink) async {
+        board.count { $0.deliveries += 1 }
+        guard delivery.address.exchange == link.names.history else {
+            return await dead(delivery, "it came by the exchange '\(delivery.address.exchange)'")
+        }
+        let header: HistoryMessageHeader
+        do throws(MessagingError) {
+            header = try HistoryMessageHeader(decoding: delivery.message.body)
+        } catch {
+            return await dead(delivery, error.description)
+        }
+        guard header.token.storeID == store.storeID else {
+            return await dead(delivery, "it is of store \(header.token.storeID)")
+        }
+        arrivals.withLock { $0.append(Arrival(receipt: delivery.receipt, token: header.token)) }
+        board.announceNews()
+    }
+
+    private func dead(_ delivery: AMQPDelivery, _ reason: String) async {
+        board.count { $0.dead += 1 }
+        await deadLetters?.take(delivery, reason: reason)
+    }
+
+    // MARK: The store
+
+    private func poll() async {
+        var last: Int64?
+        while !Task.isCancelled {
+            do {
+                let version = try await store.dataVersion()
+                // The first one too: what was committed before it was read would else go unnoticed.
+                if version != last { board.announceNews() }
+                last = version
+            } catch {
+                // Whoever fetches will say what is wrong.
+                board.announceNews()
+            }
+            await polling.wait(until: .now + interval)
+        }
+    }
+
+    private var interval: Duration {
+        isConsuming.withLock { $0 } && link?.consuming.state == .open
+            ? options.pollInterval : options.pollIntervalWithoutBroker
+    }
+
+    private func set(isConsuming value: Bool) {
+        isConsuming.withLock { $0 = value }
+        polling.signal()
+    }
+
+    /// Tells the state of the connection, and polls at once where it has changed.
+    private func watch(_ link: BrokerLink) async {
+        var wasOpen: Bool?
+        for await state in link.consuming.states() {
+            board.set(broker: state)
+            let isOpen = state == .open
+            if isOpen != wasOpen {
+                options.log(.info, "broker: \(state)", [("consumer", name)])
+                polling.signal()
+            }
+            wasOpen = isOpen
+        }
+    }
+}
+
+extension AMQPConnection {
+    /// False at its end.
+    nonisolated var isUsable: Bool {
+        if case .closed = state { false } else { true }
+    }
+}
