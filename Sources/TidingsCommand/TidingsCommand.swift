@@ -2,8 +2,8 @@ import Glibc
 import HistoryMessaging
 import PersistentHistory
 import TidingsAMQP
-import TidingsServices
 import TidingsSQLite
+import TidingsServices
 
 /// `tidings`: the command-line face of a store. Exit codes: 0 done, 1 failed, 2 usage.
 @main
@@ -11,8 +11,10 @@ enum TidingsCommand {
     static var subcommands: [any Subcommand.Type] {
         [
             InitCommand.self, TrackCommand.self, UntrackCommand.self, ExecCommand.self, LogCommand.self,
-            ShowCommand.self, TailCommand.self, InfoCommand.self, PurgeCommand.self, ServeCommand.self, PublishCommand.self,
-            ConsumeCommand.self, CleanCommand.self, StatusCommand.self, DoctorCommand.self, DemoCommand.self,
+            ShowCommand.self, TailCommand.self, InfoCommand.self, PurgeCommand.self, ServeCommand.self,
+            PublishCommand.self,
+            ConsumeCommand.self, CleanCommand.self, StatusCommand.self, DoctorCommand.self, ConfigCheckCommand.self,
+            DemoCommand.self,
             DemoImportCommand.self,
         ]
     }
@@ -25,23 +27,19 @@ enum TidingsCommand {
     }
 
     private static func run(_ words: [String]) async -> Int32 {
-        guard let name = words.first else {
+        guard let first = words.first else {
             Output.error(help)
             return 2
         }
-        guard name != "--help", name != "-h", name != "help" else {
+        guard first != "--help", first != "-h", first != "help" else {
             Output.line(help)
             return 0
         }
-        guard let subcommand = subcommands.first(where: { $0.name == name }) else {
-            // A broker's URL holds a password.
-            let shown = name.contains("://") ? "by that URL" : name
-            Output.error("tidings: there is no subcommand \(shown): `tidings --help` lists them")
-            return 2
-        }
+        guard let (subcommand, rest) = subcommand(words) else { return unknown(words) }
+        let name = subcommand.name
         do {
             try checkEncoding()
-            try await subcommand.run(words: Array(words.dropFirst()))
+            try await subcommand.run(words: rest)
             return 0
         } catch let error as UsageError {
             Output.flush()
@@ -52,6 +50,34 @@ enum TidingsCommand {
             Output.error("tidings \(name): \(CommandError.text(of: error))")
             return 1
         }
+    }
+
+    /// The subcommand whose name the words begin with, and the words behind it.
+    private static func subcommand(_ words: [String]) -> (any Subcommand.Type, [String])? {
+        for subcommand in subcommands {
+            let name = subcommand.name.split(separator: " ").map(String.init)
+            if words.starts(with: name) { return (subcommand, Array(words.dropFirst(name.count))) }
+        }
+        return nil
+    }
+
+    /// Says which subcommands there are instead: those that begin with the first word, where there are any.
+    private static func unknown(_ words: [String]) -> Int32 {
+        let group = subcommands.filter { $0.name.hasPrefix("\(words[0]) ") }
+        guard !group.isEmpty else {
+            // A broker's URL holds a password.
+            let shown = words[0].contains("://") ? "by that URL" : words[0]
+            Output.error("tidings: there is no subcommand \(shown): `tidings --help` lists them")
+            return 2
+        }
+        let list = (["usage:"] + HelpText.table(group.map { ("tidings \($0.name) …", $0.summary) })).joined(
+            separator: "\n")
+        guard words.count > 1, ["--help", "-h"].contains(words[1]) else {
+            Output.error(list)
+            return 2
+        }
+        Output.line(list)
+        return 0
     }
 
     /// Refuses arguments that are not UTF-8: Swift replaces what is broken, and SQL would then write something else.

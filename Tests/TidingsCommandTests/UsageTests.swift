@@ -90,7 +90,7 @@ struct UsageTests {
 
     @Test(
         "help and errors named Swift calls, which nobody can type",
-        arguments: TidingsCommand.subcommands.filter { !$0.operands.isEmpty }.map { $0.name })
+        arguments: TidingsCommand.subcommands.filter { $0.hasDatabase }.map { $0.name })
     func noSwift(name: String) async throws {
         let fixture = try CommandLineFixture()
         let more = [

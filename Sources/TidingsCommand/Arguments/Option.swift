@@ -43,6 +43,11 @@ struct Operand: Sendable {
         Operand(name: name, help: help, isRequired: true, isRepeatable: false)
     }
 
+    /// An operand that may be left out.
+    static func optional(_ name: String, _ help: String) -> Operand {
+        Operand(name: name, help: help, isRequired: false, isRepeatable: false)
+    }
+
     /// Any number of operands, none included.
     static func any(_ name: String, _ help: String) -> Operand {
         Operand(name: name, help: help, isRequired: false, isRepeatable: true)

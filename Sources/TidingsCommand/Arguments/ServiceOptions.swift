@@ -6,7 +6,9 @@ import TidingsServices
 struct ServiceOptions: Sendable {
     static let options: [Option] =
         [
-            .value("--config", "FILE", "a configuration; without it the file that \(TidingsConfiguration.fileVariable) names"),
+            .value(
+                "--config", "FILE",
+                "a configuration; without it the file that \(TidingsConfiguration.fileVariable) names"),
             .value("--set", "KEY=VALUE", "one key of the configuration", isRepeatable: true),
         ] + BrokerOption.options
 
@@ -55,7 +57,8 @@ struct ServiceOptions: Sendable {
     func requiredBroker(_ subcommand: String) throws -> Broker {
         let broker = try broker(subcommand)
         guard broker.configuration != nil else {
-            throw UsageError("name the broker: by --broker-file FILE, or by \(BrokerOption.variable) in the environment")
+            throw UsageError(
+                "name the broker: by --broker-file FILE, or by \(BrokerOption.variable) in the environment")
         }
         return broker
     }

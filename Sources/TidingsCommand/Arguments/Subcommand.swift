@@ -1,15 +1,18 @@
 /// A subcommand of `tidings`: what it is called, what it takes, and what it does.
 protocol Subcommand {
+    /// What is typed: one word, or several with spaces between them.
     static var name: String { get }
     /// One line for the list of subcommands, without a full stop.
     static var summary: String { get }
-    /// The first is the database, where there are any.
+    /// Most subcommands begin with ``Operand/database``.
     static var operands: [Operand] { get }
     static var options: [Option] { get }
     /// More for the help, in one paragraph; empty where there is nothing to add.
     static var details: String { get }
     /// True for what only other subcommands start: it is not listed.
     static var isHidden: Bool { get }
+    /// Lines that the help ends with.
+    static var appendix: [String] { get }
 
     static func run(_ arguments: Arguments) async throws
 }
@@ -19,6 +22,10 @@ extension Subcommand {
     static var options: [Option] { [] }
     static var details: String { "" }
     static var isHidden: Bool { false }
+    static var appendix: [String] { [] }
+
+    /// Whether the first operand is the database.
+    static var hasDatabase: Bool { operands.first?.name == Operand.database.name }
 
     /// Reads the words behind the subcommand's name, and runs.
     static func run(words: [String]) async throws {
@@ -27,7 +34,7 @@ extension Subcommand {
             return
         }
         let arguments = try Arguments(words, operands: operands, options: options)
-        let path = arguments.operands.first.flatMap { operands.isEmpty ? nil : $0 }
+        let path = hasDatabase ? arguments.operands.first : nil
         if let path { try checkPath(path) }
         do {
             try await run(arguments)
@@ -53,7 +60,9 @@ extension Subcommand {
         lines.append("")
         let operands = operands.map { ($0.isRepeatable ? "\($0.name)…" : $0.name, $0.help) }
         let options = (options + [.flag("--help", "print this text")]).map { ($0.head, $0.help) }
-        return (lines + HelpText.table(operands + options)).joined(separator: "\n")
+        lines += HelpText.table(operands + options)
+        if !appendix.isEmpty { lines += [""] + appendix }
+        return lines.joined(separator: "\n")
     }
 
     private static var usage: String {
@@ -64,9 +73,19 @@ extension Subcommand {
 /// Lays out what help consists of.
 enum HelpText {
     /// Two columns, the first as wide as its widest entry.
-    static func table(_ rows: [(String, String)]) -> [String] {
-        let width = (rows.map(\.0.count).max() ?? 0) + 2
-        return rows.map { head, text in "  \(head)\(String(repeating: " ", count: width - head.count))\(text)" }
+    static func table(_ rows: [(String, String)]) -> [String] { columns(rows.map { [$0, $1] }).map { "  \($0)" } }
+
+    /// Columns as wide as their widest entries, but for the last one.
+    static func columns(_ rows: [[String]]) -> [String] {
+        let count = rows.map(\.count).max() ?? 0
+        let widths = (0..<count).map { column in rows.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0 }
+        return rows.map { row in
+            row.indices.map { column in
+                let isLast = column == row.count - 1
+                return isLast
+                    ? row[column] : row[column] + String(repeating: " ", count: widths[column] - row[column].count)
+            }.joined(separator: "  ")
+        }
     }
 
     /// Words side by side in lines of at most 100 characters, further lines indented.

@@ -31,7 +31,9 @@ struct CommandContext: MergeContext {
 
     private func run(_ process: Process) async throws -> (Int32, Process.TerminationReason) {
         try await withCheckedThrowingContinuation { continuation in
-            process.terminationHandler = { continuation.resume(returning: ($0.terminationStatus, $0.terminationReason)) }
+            process.terminationHandler = {
+                continuation.resume(returning: ($0.terminationStatus, $0.terminationReason))
+            }
             do {
                 try process.run()
             } catch {
@@ -43,10 +45,13 @@ struct CommandContext: MergeContext {
 
     private func input(of batch: HistoryBatch) async throws -> FileHandle {
         let directory = ProcessInfo.processInfo.environment["TMPDIR"] ?? "/tmp"
-        let descriptor = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0o600)
+        var name = Array("\(directory)/tidings.XXXXXX".utf8CString)
+        let descriptor = mkostemp(&name, O_CLOEXEC)
         guard descriptor >= 0 else {
             throw CommandError("no temporary file in \(directory): \(String(cString: strerror(errno)))")
         }
+        // From here on it has no name: whatever happens, nothing stays.
+        unlink(name)
         let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
         var writer = TransactionLineWriter()
         for transaction in batch.transactions {

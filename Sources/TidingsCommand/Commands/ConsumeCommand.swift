@@ -40,7 +40,9 @@ enum ConsumeCommand: Subcommand {
         ]
         let settings = try ServiceOptions(arguments, flags: flags)
         let configuration = settings.configuration
-        guard let author = configuration.author else { throw UsageError("--author is missing: name on whose behalf it reads") }
+        guard let author = configuration.author else {
+            throw UsageError("--author is missing: name on whose behalf it reads")
+        }
         guard let consumer = configuration.text("consumer.name") else {
             throw UsageError("--consumer is missing: name the consumer, to which its token belongs")
         }

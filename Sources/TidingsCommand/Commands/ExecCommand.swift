@@ -1,8 +1,8 @@
 import Glibc
 import HistoryMessaging
 import PersistentHistory
-import TidingsServices
 import TidingsSQLite
+import TidingsServices
 
 enum ExecCommand: Subcommand {
     static let name = "exec"

@@ -33,7 +33,9 @@ enum ServeCommand: Subcommand {
             }
             guard !services.isEmpty else { throw UsageError("autoStart is empty: there is nothing to serve") }
             logger.log(.info) {
-                HistoryLogEntry("serve", "started", [("store", store.path), ("services", configuration.autoStart.joined(separator: ","))])
+                HistoryLogEntry(
+                    "serve", "started",
+                    [("store", store.path), ("services", configuration.autoStart.joined(separator: ","))])
             }
             try await ServiceGroup(services, logger: logger).run(within: configuration.shutdownTimeout)
             logger.log(.info) { HistoryLogEntry("serve", "stopped") }

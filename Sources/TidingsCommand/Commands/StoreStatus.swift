@@ -51,9 +51,10 @@ struct StoreStatus: Sendable {
         configuration.recovery = .never
         configuration.replyTimeout = .seconds(5)
         let endpoint = configuration.endpoints.map(\.description).joined(separator: ", ")
-        let asked = consumers.map { names.queue(of: $0.name) } + [
-            names.acknowledgementQueue, names.controlQueue(of: "cleaner"), names.deadQueue,
-        ]
+        let asked =
+            consumers.map { names.queue(of: $0.name) } + [
+                names.acknowledgementQueue, names.controlQueue(of: "cleaner"), names.deadQueue,
+            ]
         do {
             let queues = try await AMQPConnection.withConnection(configuration) { connection in
                 var queues: [Queue] = []
@@ -115,7 +116,8 @@ extension StoreStatus {
 
     private static func text(_ content: (messages: Int, consumers: Int)?) -> String {
         guard let content else { return "does not exist" }
-        return "\(content.messages) waiting, \(content.consumers == 0 ? "nobody reads" : "\(content.consumers) reading")"
+        return
+            "\(content.messages) waiting, \(content.consumers == 0 ? "nobody reads" : "\(content.consumers) reading")"
     }
 }
 

@@ -10,7 +10,9 @@ final class DemoProcess {
     /// Starts the process.
     init(_ name: String, _ arguments: [String], log path: String) throws {
         self.name = name
-        if !FileManager.default.fileExists(atPath: path) { FileManager.default.createFile(atPath: path, contents: nil) }
+        if !FileManager.default.fileExists(atPath: path) {
+            _ = FileManager.default.createFile(atPath: path, contents: nil)
+        }
         log = try FileHandle(forWritingTo: URL(filePath: path))
         try log.seekToEnd()
         process.executableURL = URL(filePath: "/proc/self/exe").resolvingSymlinksInPath()
@@ -29,7 +31,9 @@ final class DemoProcess {
 
     /// How it ended, where it has and not with 0.
     var failure: String? {
-        guard !process.isRunning, process.terminationStatus != 0 || process.terminationReason != .exit else { return nil }
+        guard !process.isRunning, process.terminationStatus != 0 || process.terminationReason != .exit else {
+            return nil
+        }
         let how = process.terminationReason == .exit ? "exited with" : "was ended by signal"
         return "\(name) \(how) \(process.terminationStatus)"
     }

@@ -56,7 +56,8 @@ struct DemoProgress {
 
     private func text(_ state: DemoState) -> String {
         let views = consumers.map { "\($0) \(state.acknowledged[$0] ?? 0)" }.joined(separator: " · ")
-        return "written \(max(0, state.written))/\(total) · published \(state.published) · \(views) · cleaned \(state.purged)"
+        return
+            "written \(max(0, state.written))/\(total) · published \(state.published) · \(views) · cleaned \(state.purged)"
     }
 
     private func write(_ text: String, isLasting: Bool) {
@@ -78,7 +79,7 @@ final class DemoShell {
 
     init(_ name: String, _ command: String, log path: String) throws {
         self.name = name
-        FileManager.default.createFile(atPath: path, contents: nil)
+        _ = FileManager.default.createFile(atPath: path, contents: nil)
         let log = try FileHandle(forWritingTo: URL(filePath: path))
         process.executableURL = URL(filePath: "/bin/sh")
         process.arguments = ["-c", command]

@@ -28,7 +28,8 @@ struct DemoProof: Sendable {
                     for row in page {
                         let key = entity.keyColumns.map { text(row[$0]) ?? "" }.joined(separator: "\u{1F}")
                         let values = row.map { ($0.column, text($0.value)) }
-                        rows[DemoReplay.Object(entity: entity.name, key: key)] = Dictionary(uniqueKeysWithValues: values)
+                        rows[DemoReplay.Object(entity: entity.name, key: key)] = Dictionary(
+                            uniqueKeysWithValues: values)
                     }
                 }
             }

@@ -2,6 +2,7 @@ import Foundation
 import Glibc
 import HistoryMessaging
 import PersistentHistory
+import TidingsSQLite
 
 /// The demo: who is started, what is done to them, and what must be true in the end.
 struct DemoRun {
@@ -46,7 +47,8 @@ struct DemoRun {
             try await store.migrate { db in try db.execute(data.schema) }
             try await store.track(.all)
             Output.line(
-                "\(data.recordCount) records of \(data.tables.count) files become \(data.transactionCount) transactions")
+                "\(data.recordCount) records of \(data.tables.count) files become \(data.transactionCount) transactions"
+            )
             Output.flush()
             try await perform(data, store)
         }
@@ -74,7 +76,8 @@ struct DemoRun {
         try await wait("consumers registered", store, &progress, cast) { $0.consumers.count == views.count }
         progress.note("\(views.count) consumers are registered; \(DemoData.authors.joined(separator: ", ")) import")
         for author in DemoData.authors {
-            cast.authors.append(try start(author, ["demo-import", path, "--author", author, "--data", self.data] + brokerArguments))
+            cast.authors.append(
+                try start(author, ["demo-import", path, "--author", author, "--data", self.data] + brokerArguments))
         }
         try await wait("a third", store, &progress, cast) { $0.written >= total / 3 }
         try await killAndRestart(views[0], &cast, &progress)
@@ -219,5 +222,7 @@ struct DemoCast {
     }
 
     /// Leaves nobody behind.
-    func killAll() { for process in [service].compactMap(\.self) + consumers.values + authors { process.send(SIGKILL) } }
+    func killAll() {
+        for process in [service].compactMap(\.self) + consumers.values + authors { process.send(SIGKILL) }
+    }
 }
