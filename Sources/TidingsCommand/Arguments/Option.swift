@@ -53,11 +53,6 @@ struct Operand: Sendable {
         Operand(name: name, help: help, isRequired: false, isRepeatable: true)
     }
 
-    /// One operand that may be left out.
-    static func optional(_ name: String, _ help: String) -> Operand {
-        Operand(name: name, help: help, isRequired: false, isRepeatable: false)
-    }
-
     /// The database of a subcommand that has a configuration.
     static let configuredDatabase = Operand.optional("DB", "the store's database file; without it the configured one")
 

@@ -1,5 +1,6 @@
 import HistoryMessaging
 import PersistentHistory
+import TidingsServices
 
 enum CleanCommand: Subcommand {
     static let name = "clean"
@@ -23,17 +24,33 @@ enum CleanCommand: Subcommand {
             let cleaner = HistoryCleaner(store, broker: .none, options: options)
             return isDryRun ? try await cleaner.dryRun() : try await cleaner.clean()
         }
-        guard arguments.has("--json") else { return Output.line(String(report.removed)) }
-        var writer = JSONWriter()
-        writer.object { writer in
-            writer.key("removed")
-            writer.integer(Int64(report.removed))
-            writer.key("before")
-            writer.integer(report.before)
-            writer.key("dry_run")
-            writer.bool(isDryRun)
+        if isDryRun, !report.obstacles.isEmpty {
+            Output.error("tidings clean: \(report.obstacles.map(\.description).joined(separator: "; "))")
         }
+        guard arguments.has("--json") else { return Output.line(String(report.count)) }
+        var writer = JSONWriter()
+        writer.cleaning(report, isDryRun: isDryRun)
         writer.newline()
         Output.write(writer.bytes)
+    }
+}
+
+extension JSONWriter {
+    /// Writes what a cleaning did, or would do, as an object.
+    fileprivate mutating func cleaning(_ report: CleaningReport, isDryRun: Bool) {
+        object { writer in
+            writer.key("removed")
+            writer.integer(Int64(report.count))
+            writer.key("dry_run")
+            writer.bool(isDryRun)
+            writer.key("bound")
+            if let bound = report.bound { writer.token(bound) } else { writer.null() }
+            writer.key("held_by")
+            writer.strings(report.holders)
+            writer.key("held_by_mirror")
+            writer.bool(report.isHeldByMirror)
+            writer.key("blocked_by")
+            writer.strings(report.obstacles.map(\.description))
+        }
     }
 }

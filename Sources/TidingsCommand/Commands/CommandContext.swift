@@ -46,12 +46,13 @@ struct CommandContext: MergeContext {
     private func input(of batch: HistoryBatch) async throws -> FileHandle {
         let directory = ProcessInfo.processInfo.environment["TMPDIR"] ?? "/tmp"
         var name = Array("\(directory)/tidings.XXXXXX".utf8CString)
-        let descriptor = mkostemp(&name, O_CLOEXEC)
+        let descriptor = mkstemp(&name)
         guard descriptor >= 0 else {
             throw CommandError("no temporary file in \(directory): \(String(cString: strerror(errno)))")
         }
         // From here on it has no name: whatever happens, nothing stays.
         unlink(name)
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
         var writer = TransactionLineWriter()
         for transaction in batch.transactions {
