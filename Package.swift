@@ -183,7 +183,8 @@ let package = Package(
         .testTarget(
             name: "TidingsCommandTests",
             dependencies: [
-                "TidingsCommand", "HistoryMessaging", "PersistentHistory", "TidingsServices", "TidingsSQLite",
+                "TidingsCommand", "HistoryMessaging", "LocalContexts", "PersistentHistory", "TidingsAMQP",
+                "TidingsServices", "TidingsSQLite",
                 "TidingsTestKit", "FirstProgram",
             ],
             swiftSettings: settings

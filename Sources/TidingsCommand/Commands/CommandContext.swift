@@ -16,31 +16,11 @@ struct CommandContext: MergeContext {
         guard !batch.transactions.isEmpty else { return }
         let input = try await input(of: batch)
         defer { try? input.close() }
-        let process = Process()
-        process.executableURL = URL(filePath: "/bin/sh")
-        process.arguments = ["-c", command]
-        process.standardInput = input
-        process.environment = ProcessInfo.processInfo.environment.merging([
+        let environment = [
             "TIDINGS_TOKEN": batch.token.description, "TIDINGS_SEQUENCE": "\(batch.token.sequence)",
-        ]) { $1 }
-        let (code, reason) = try await run(process)
-        guard code == 0, reason == .exit else {
-            throw CommandError("the command \(reason == .exit ? "exited with" : "was ended by signal") \(code)")
-        }
-    }
-
-    private func run(_ process: Process) async throws -> (Int32, Process.TerminationReason) {
-        try await withCheckedThrowingContinuation { continuation in
-            process.terminationHandler = {
-                continuation.resume(returning: ($0.terminationStatus, $0.terminationReason))
-            }
-            do {
-                try process.run()
-            } catch {
-                process.terminationHandler = nil
-                continuation.resume(throwing: error)
-            }
-        }
+        ]
+        let ending = try await ShellCommand(command, input: input.fileDescriptor, environment: environment).wait()
+        guard ending == .exited(0) else { throw CommandError("the command \(ending)") }
     }
 
     private func input(of batch: HistoryBatch) async throws -> FileHandle {

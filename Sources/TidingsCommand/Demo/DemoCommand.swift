@@ -32,6 +32,7 @@ enum DemoCommand: Subcommand {
         guard let file = arguments.string("--broker-file") else {
             throw UsageError("name the broker by --broker-file FILE: the demo's processes read it too")
         }
-        return ["--broker-file", file]
+        // The broker is restarted under them: for a demonstration they look for it often.
+        return ["--broker-file", file, "--set", "broker.longestRetry=1s"]
     }
 }

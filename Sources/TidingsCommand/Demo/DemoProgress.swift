@@ -71,34 +71,3 @@ struct DemoProgress {
         Output.flush()
     }
 }
-
-/// A shell command that runs beside the demo.
-final class DemoShell {
-    private let name: String
-    private let process = Process()
-
-    init(_ name: String, _ command: String, log path: String) throws {
-        self.name = name
-        _ = FileManager.default.createFile(atPath: path, contents: nil)
-        let log = try FileHandle(forWritingTo: URL(filePath: path))
-        process.executableURL = URL(filePath: "/bin/sh")
-        process.arguments = ["-c", command]
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = log
-        process.standardError = log
-        try process.run()
-    }
-
-    /// How it ended, where it has and not with 0.
-    var failure: String? {
-        process.isRunning || process.terminationStatus == 0 ? nil : "\(name) exited with \(process.terminationStatus)"
-    }
-
-    func wait(within bound: Duration) async throws {
-        let end = ContinuousClock.now + bound
-        while process.isRunning {
-            guard ContinuousClock.now < end else { throw CommandError("\(name) took longer than \(bound)") }
-            try await Task.sleep(for: .milliseconds(20))
-        }
-    }
-}

@@ -82,13 +82,13 @@ struct DemoRun {
         try await wait("a third", store, &progress, cast) { $0.written >= total / 3 }
         try await killAndRestart(views[0], &cast, &progress)
         try await wait("half", store, &progress, cast) { $0.written >= total / 2 }
-        let restart = try restartBroker(&progress)
+        async let restart: Void = restartBroker()
+        progress.note("the broker is restarted; nobody stops writing")
         try await wait("imports done", store, &progress, cast) { [authors = cast.authors] in
             $0.written >= total && authors.allSatisfy { !$0.isRunning }
         }
         progress.note("everything is written")
-        try await restart?.wait(within: .seconds(60))
-        if let failure = restart?.failure { throw CommandError(failure) }
+        try await restart
         try await wait("everything merged", store, &progress, cast) {
             $0.published == $0.head && $0.acknowledged.values.allSatisfy { [head = $0.head] in $0 == head }
         }
@@ -118,10 +118,11 @@ struct DemoRun {
         cast.consumers[view.name] = try start(view.name, arguments(of: view))
     }
 
-    private func restartBroker(_ progress: inout DemoProgress) throws -> DemoShell? {
-        guard let restartCommand else { return nil }
-        progress.note("the broker is restarted; nobody stops writing")
-        return try DemoShell("the broker's restart", restartCommand, log: "\(directory)/restart.log")
+    private func restartBroker() async throws {
+        guard let restartCommand else { return }
+        let log = "\(directory)/restart.log"
+        let ending = try await ShellCommand("exec > '\(log)' 2>&1; \(restartCommand)").wait()
+        guard ending == .exited(0) else { throw CommandError("the broker's restart \(ending)") }
     }
 
     /// Ends consumers, cleans what is left to clean, ends the service.
