@@ -77,19 +77,30 @@ struct RecordReader {
 
     /// A value; nil for a redacted one.
     mutating func value() throws(HistoryError) -> SQLiteValue? {
+        switch try storedValue() {
+        case .null: .null
+        case .redacted: nil
+        case .integer(let number): .integer(number)
+        case .real(let number): .real(number)
+        case .text(let range): SQLiteValue(textBytes: UnsafeRawBufferPointer(rebasing: bytes[range]))
+        case .blob(let range): .blob(Array(bytes[range]))
+        }
+    }
+
+    /// A value, of which text and blobs stay where they lie.
+    @inline(__always)
+    mutating func storedValue() throws(HistoryError) -> StoredValue {
         let type = try varint()
         let length = try Self.length(of: type)
         let start = position
         try skip(length)
         switch type {
         case 0: return .null
-        case RecordFormat.redactedSerialType: return nil
+        case RecordFormat.redactedSerialType: return .redacted
         case 8, 9: return .integer(Int64(type) - 8)
         case 7: return .real(Double(bitPattern: UInt64(bitPattern: integer(at: start, length: 8))))
         case 1...6: return .integer(integer(at: start, length: length))
-        default:
-            let content = UnsafeRawBufferPointer(rebasing: bytes[start..<start + length])
-            return type % 2 == 1 ? SQLiteValue(textBytes: content) : .blob(Array(content))
+        default: return type % 2 == 1 ? .text(start..<start + length) : .blob(start..<start + length)
         }
     }
 
@@ -101,4 +112,13 @@ struct RecordReader {
     }
 
     static let truncated = HistoryError(.damagedHistory, "damaged history: a record ends before its time")
+}
+
+/// A value of a record; text and blobs by where their bytes lie.
+enum StoredValue {
+    case null, redacted
+    case integer(Int64)
+    case real(Double)
+    case text(Range<Int>)
+    case blob(Range<Int>)
 }

@@ -4,7 +4,7 @@
 enum Base64 {
     private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
-    static func append(_ data: [UInt8], to bytes: inout [UInt8]) {
+    static func append(_ data: UnsafeRawBufferPointer, to bytes: inout [UInt8]) {
         for start in stride(from: 0, to: data.count, by: 3) {
             let rest = data.count - start
             let second = rest > 1 ? data[start + 1] : 0

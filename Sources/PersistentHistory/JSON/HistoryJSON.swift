@@ -11,23 +11,40 @@ extension JSONWriter {
     package mutating func value(_ value: SQLiteValue) {
         switch value {
         case .null: null()
-        case .integer(let number):
-            if (-Self.largestExact...Self.largestExact).contains(number) {
-                integer(number)
-            } else {
-                tagged("$integer") { $0.string(String(number)) }
-            }
-        case .real(let number):
-            if number.isFinite {
-                literal(number.description)
-            } else {
-                tagged("$real") { $0.string(number > 0 ? "Infinity" : "-Infinity") }
-            }
+        case .integer(let number): self.value(integer: number)
+        case .real(let number): self.value(real: number)
         case .text(let text): string(text)
         case .malformedText(let bytes): tagged("$text") { $0.base64(bytes) }
         case .blob(let bytes): tagged("$blob") { $0.base64(bytes) }
         }
     }
+
+    /// Writes an integer as a value.
+    mutating func value(integer number: Int64) {
+        if (-Self.largestExact...Self.largestExact).contains(number) {
+            integer(number)
+        } else {
+            tagged("$integer") { $0.string(String(number)) }
+        }
+    }
+
+    /// Writes a real as a value.
+    mutating func value(real number: Double) {
+        if number.isFinite {
+            literal(number.description)
+        } else {
+            tagged("$real") { $0.string(number > 0 ? "Infinity" : "-Infinity") }
+        }
+    }
+
+    /// Writes text as a value, whether it is valid UTF-8 or not.
+    mutating func value(text: UnsafeRawBufferPointer) {
+        let isValid = text.withMemoryRebound(to: UInt8.self) { (try? UTF8Span(validating: $0.span)) != nil }
+        if isValid { string(utf8: text) } else { tagged("$text") { $0.base64(text) } }
+    }
+
+    /// Writes a blob as a value.
+    mutating func value(blob: UnsafeRawBufferPointer) { tagged("$blob") { $0.base64(blob) } }
 
     private mutating func tagged(_ tag: String, _ value: (inout JSONWriter) -> Void) {
         object {
@@ -48,6 +65,12 @@ extension JSONWriter {
                 writer.value(value)
             }
         }
+    }
+
+    /// Writes a member whose value is a string.
+    package mutating func member(_ name: String, _ value: String) {
+        key(name)
+        string(value)
     }
 
     /// Writes an array of strings.
@@ -85,7 +108,7 @@ extension JSONWriter {
         strings(transaction.entities)
     }
 
-    /// Writes a change: entity, op, key, before, after, changed.
+    /// Writes a change: entity, op, key, before, after, changed; redacted where some of its columns are.
     package mutating func change(_ change: DecodedChange) {
         object { writer in
             writer.key("entity")
@@ -100,6 +123,10 @@ extension JSONWriter {
             writer.values(change.after)
             writer.key("changed")
             writer.strings(change.changed)
+            if !change.redacted.isEmpty {
+                writer.key("redacted")
+                writer.strings(change.redacted)
+            }
         }
     }
 }

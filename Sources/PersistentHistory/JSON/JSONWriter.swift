@@ -11,10 +11,28 @@ package struct JSONWriter {
 
     package init() {}
 
+    /// The bytes that there is room for until more memory is needed.
+    package var capacity: Int { bytes.capacity }
+
     /// Forgets what was written, and keeps the memory.
     package mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         needsComma = false
+    }
+
+    /// A place in what was written, to go back to.
+    package struct Mark {
+        fileprivate let count: Int
+        fileprivate let needsComma: Bool
+    }
+
+    /// The place where the next byte goes.
+    package var mark: Mark { Mark(count: bytes.count, needsComma: needsComma) }
+
+    /// Forgets what was written behind a place.
+    package mutating func rewind(to mark: Mark) {
+        bytes.removeSubrange(mark.count...)
+        needsComma = mark.needsComma
     }
 
     /// Writes an object, whose members `body` writes.
@@ -72,16 +90,24 @@ package struct JSONWriter {
 
     /// Writes a string.
     package mutating func string(_ text: String) {
+        var text = text
+        text.withUTF8 { string(utf8: UnsafeRawBufferPointer($0)) }
+    }
+
+    /// Writes a string of bytes that are known to be UTF-8.
+    mutating func string(utf8 text: UnsafeRawBufferPointer) {
         separate()
         bytes.append(0x22)
-        var text = text
-        text.withUTF8 { append(escaping: UnsafeRawBufferPointer($0)) }
+        append(escaping: text)
         bytes.append(0x22)
         needsComma = true
     }
 
     /// Writes bytes as a string in base64.
-    package mutating func base64(_ data: [UInt8]) {
+    package mutating func base64(_ data: [UInt8]) { data.withUnsafeBytes { base64($0) } }
+
+    /// Writes bytes as a string in base64.
+    mutating func base64(_ data: UnsafeRawBufferPointer) {
         separate()
         bytes.append(0x22)
         Base64.append(data, to: &bytes)
@@ -122,11 +148,11 @@ package struct JSONWriter {
     private mutating func append(escaping text: UnsafeRawBufferPointer) {
         var start = 0
         for (index, byte) in text.enumerated() where byte < 0x20 || byte == 0x22 || byte == 0x5C {
-            bytes.append(contentsOf: text[start..<index])
+            bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start..<index]))
             append(escaped: byte)
             start = index + 1
         }
-        bytes.append(contentsOf: text[start...])
+        bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: text[start...]))
     }
 
     private mutating func append(escaped byte: UInt8) {

@@ -24,7 +24,10 @@ public struct HistoryToken: Sendable, Hashable {
     }
 
     /// The nonce as sixteen hexadecimal digits.
-    package var nonceText: String { Hexadecimal.string(nonce) }
+    package var nonceText: String { Self.nonceText(nonce) }
+
+    /// A nonce as sixteen hexadecimal digits.
+    package static func nonceText(_ nonce: UInt64) -> String { Hexadecimal.string(nonce) }
 }
 
 extension HistoryToken: Comparable {

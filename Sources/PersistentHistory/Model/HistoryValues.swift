@@ -15,7 +15,8 @@ public struct HistoryValues: Sendable, Hashable, RandomAccessCollection {
         self.init(columns: pairs.map(\.column), values: pairs.map(\.value))
     }
 
-    init(columns: [String], values: [SQLiteValue]) {
+    /// Makes values of names and as many values.
+    package init(columns: [String], values: [SQLiteValue]) {
         self.columns = columns
         self.values = values
     }

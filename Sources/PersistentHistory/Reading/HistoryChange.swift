@@ -95,6 +95,21 @@ public struct DecodedChange: Sendable, Hashable {
     public let before: HistoryValues?
     /// See ``HistoryChange/after``.
     public let after: HistoryValues?
+
+    /// Makes a change of its parts, as a message tells them.
+    package init(
+        entity: String, operation: HistoryChange.Operation, key: HistoryValues, newKey: HistoryValues?,
+        changed: [String], redacted: [String], before: HistoryValues?, after: HistoryValues?
+    ) {
+        self.entity = entity
+        self.operation = operation
+        self.key = key
+        self.newKey = newKey
+        self.changed = changed
+        self.redacted = redacted
+        self.before = before
+        self.after = after
+    }
 }
 
 extension DecodedChange {

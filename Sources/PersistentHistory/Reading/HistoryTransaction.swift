@@ -76,6 +76,14 @@ public struct HistorySchemaChange: Sendable, Hashable {
     public let columns: [String]
     /// More for people; empty where there is none.
     public let detail: String
+
+    /// Makes a record of its parts, as a message tells them.
+    package init(kind: Kind, entity: String, columns: [String], detail: String) {
+        self.kind = kind
+        self.entity = entity
+        self.columns = columns
+        self.detail = detail
+    }
 }
 
 /// Which entities a transaction touched and how: what filters look at before anything is decoded.
