@@ -5,7 +5,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("Closure context", .timeLimit(.minutes(1)))
+@Suite("Closure context", .timeLimit(.minutes(3)))
 struct ClosureContextTests {
     private static let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, v)"
 

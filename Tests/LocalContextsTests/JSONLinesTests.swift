@@ -5,7 +5,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("JSON lines context", .timeLimit(.minutes(2)))
+@Suite("JSON lines context", .timeLimit(.minutes(3)))
 struct JSONLinesTests {
     private static let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, v)"
 

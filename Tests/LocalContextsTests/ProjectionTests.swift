@@ -5,7 +5,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("Projection context", .timeLimit(.minutes(2)))
+@Suite("Projection context", .timeLimit(.minutes(3)))
 struct ProjectionTests {
     private static let schema = """
         CREATE TABLE article(id INTEGER PRIMARY KEY, title TEXT COLLATE NOCASE UNIQUE, author INTEGER REFERENCES author(id) ON UPDATE CASCADE);

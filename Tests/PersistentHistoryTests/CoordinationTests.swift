@@ -5,7 +5,7 @@ import TidingsSQLite
 import TidingsTestKit
 
 /// What agents need of a store besides reading and writing.
-@Suite("Coordination", .timeLimit(.minutes(1)))
+@Suite("Coordination", .timeLimit(.minutes(3)))
 struct CoordinationTests {
     private static let schema = "CREATE TABLE t(id INTEGER PRIMARY KEY, v)"
     private struct Refused: Error {}

@@ -5,7 +5,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("Snapshots", .timeLimit(.minutes(1)))
+@Suite("Snapshots", .timeLimit(.minutes(3)))
 struct SnapshotTests {
     /// Every row of an entity, read in pages, as text.
     private static func rows(

@@ -34,7 +34,7 @@ public struct AcknowledgementMessage: Sendable, Hashable {
         try reader.beginObject("the acknowledgement")
         while let name = try reader.nextMember(&names) {
             switch name {
-            case "store": token.storeID = try reader.storeID()
+            case "store": token.storeID = try reader.storeID().id
             case "epoch": token.epoch = try reader.integer("epoch")
             case "sequence": token.sequence = try reader.integer("sequence")
             case "nonce": token.nonce = try reader.nonce()

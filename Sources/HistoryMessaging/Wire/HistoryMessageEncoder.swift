@@ -9,6 +9,8 @@ package struct HistoryMessageEncoder {
     private let user: String?
     private let limit: Int
     private var changes: ChangeWriter
+    /// The store that the latest transaction was of, and its UUID as text.
+    private var store: (id: UUID, text: String)?
 
     /// - Parameters:
     ///   - names: tell the store's name.
@@ -34,24 +36,33 @@ package struct HistoryMessageEncoder {
         _ transaction: HistoryTransaction, previousNonce: UInt64?
     ) async throws -> (message: AMQPMessage, isThin: Bool) {
         let header = HistoryMessageHeader(transaction, previousNonce: previousNonce)
-        var isThin = try !writeEnvelope(header)
+        let identity = identity(of: header.token)
+        var isThin = try !writeEnvelope(header, identity)
         let envelope = changes.json.mark
         if !isThin { isThin = try await !writeData(of: transaction) }
         if isThin {
             changes.json.rewind(to: envelope)
             changes.json.omission()
         }
-        return (AMQPMessage(changes.json.bytes, properties: properties(of: header)), isThin)
+        return (AMQPMessage(changes.json.bytes, properties: properties(of: header, identity)), isThin)
+    }
+
+    private mutating func identity(of token: HistoryToken) -> MessageIdentity {
+        if let store, store.id == token.storeID { return MessageIdentity(token, store: store.text) }
+        let identity = MessageIdentity(token)
+        store = (token.storeID, identity.store)
+        return identity
     }
 
     /// Writes the envelope; false where it fits only with parts of it left out, and then the message must be thin.
-    private mutating func writeEnvelope(_ header: HistoryMessageHeader) throws -> Bool {
+    private mutating func writeEnvelope(_ header: HistoryMessageHeader, _ identity: MessageIdentity) throws -> Bool {
         let lists = [header.entities, [], []]
         let contexts = [header.contextName, header.contextName, nil]
         for (entities, contextName) in zip(lists, contexts) {
             changes.json.removeAll()
             changes.json.beginObject()
-            changes.json.envelope(header, contextName: contextName, entities: entities, source: source)
+            changes.json.envelope(
+                header, identity, contextName: contextName, entities: entities, source: source)
             guard changes.json.bytes.count + JSONWriter.omissionLength > limit else {
                 return entities == header.entities && contextName == header.contextName
             }
@@ -102,14 +113,26 @@ package struct HistoryMessageEncoder {
     /// The bytes that the buffer has room for.
     var capacity: Int { changes.json.capacity }
 
-    private func properties(of header: HistoryMessageHeader) -> AMQPProperties {
-        var properties = AMQPProperties(
-            contentType: MessageEnvelope.contentType, messageID: MessageText.id(of: header.token))
+    private func properties(of header: HistoryMessageHeader, _ identity: MessageIdentity) -> AMQPProperties {
+        var properties = AMQPProperties(contentType: MessageEnvelope.contentType, messageID: identity.message)
         properties.type = MessageEnvelope.type
         properties.applicationID = MessageText.short(header.author)
         properties.userID = user
         properties.timestamp = UInt64(exactly: header.microseconds / 1_000_000)
         return properties
+    }
+}
+
+/// How a transaction and its store are named in messages.
+struct MessageIdentity {
+    /// The store's UUID.
+    let store: String
+    /// The id of the transaction's message: `<store>:<epoch>:<sequence>`, the same however often it is sent.
+    let message: String
+
+    init(_ token: HistoryToken, store: String? = nil) {
+        self.store = store ?? token.storeID.uuidString.lowercased()
+        message = "\(self.store):\(token.epoch):\(token.sequence)"
     }
 }
 
@@ -135,13 +158,16 @@ extension JSONWriter {
     }
 
     /// Writes the members of a message's envelope, all but those that depend on its changes.
-    mutating func envelope(_ header: HistoryMessageHeader, contextName: String?, entities: [String], source: String) {
+    mutating func envelope(
+        _ header: HistoryMessageHeader, _ identity: MessageIdentity, contextName: String?, entities: [String],
+        source: String
+    ) {
         member("specversion", MessageEnvelope.specificationVersion)
-        member("id", MessageText.id(of: header.token))
+        member("id", identity.message)
         member("source", source)
         member("type", MessageEnvelope.type)
         member("time", RFC3339.string(microseconds: header.microseconds))
-        member("store", header.token.storeID.uuidString.lowercased())
+        member("store", identity.store)
         member("epoch", String(header.token.epoch))
         member("sequence", MessageText.padded(header.token.sequence))
         member("nonce", header.token.nonceText)

@@ -16,6 +16,15 @@ extension JSONReader {
         return bytes[range]
     }
 
+    /// True where the next value is a string of this beginning and this end.
+    func isString(_ beginning: ArraySlice<UInt8>, _ end: String) throws(MessagingError) -> Bool {
+        var copy = self
+        guard try copy.kind() == .string else { return false }
+        let (range, hasEscapes) = try copy.stringExtent("a string")
+        return !hasEscapes && range.count == beginning.count + end.utf8.count
+            && bytes[range].starts(with: beginning) && bytes[range].dropFirst(beginning.count).elementsEqual(end.utf8)
+    }
+
     /// Reads a string to its end, checking everything: what lies between its quotes, and whether it has escapes.
     mutating func stringExtent(_ what: String) throws(MessagingError) -> (range: Range<Int>, hasEscapes: Bool) {
         guard try kind() == .string else { throw malformed("\(what) is not a string") }

@@ -158,7 +158,9 @@ struct MemberNames {
     /// Remembers a name; false where it is there already.
     mutating func insert(_ name: String) -> Bool {
         if names.count < Self.few {
-            guard !names.contains(where: { $0.utf8.elementsEqual(name.utf8) }) else { return false }
+            let count = name.utf8.count
+            let isThere = names.contains { $0.utf8.count == count && $0.utf8.elementsEqual(name.utf8) }
+            guard !isThere else { return false }
         } else {
             if bytes.isEmpty { bytes = Set(names.map { Array($0.utf8) }) }
             guard bytes.insert(Array(name.utf8)).inserted else { return false }

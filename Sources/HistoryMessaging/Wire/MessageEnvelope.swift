@@ -104,13 +104,13 @@ struct MessageEnvelope {
     private func token() throws(MessagingError) -> HistoryToken {
         var parts = TokenParts()
         var reader = try reader(at: .store)
-        parts.storeID = try reader.storeID()
+        let store = try reader.storeID()
+        parts.storeID = store.id
         parts.epoch = try number(.epoch)
         parts.sequence = try number(.sequence)
         parts.nonce = try nonce(.nonce)
         let token = try parts.token(reader)
-        let id = try text(.id)
-        guard id == MessageText.id(of: token) else {
+        guard try self.reader(at: .id).isString(store.text, ":\(token.epoch):\(token.sequence)") else {
             throw malformed("'id' is not <store>:<epoch>:<sequence>", at: .id)
         }
         return token

@@ -1,6 +1,3 @@
-internal import FoundationEssentials
-internal import PersistentHistory
-
 /// Texts of messages and of their AMQP properties.
 enum MessageText {
     /// A text for AMQP's properties, which have room for 255 bytes: its end, which tells most, stays.
@@ -10,11 +7,6 @@ enum MessageText {
         return String(decoding: text.utf8.suffix(255).drop { $0 & 0xC0 == 0x80 }, as: UTF8.self)
     }
 
-    /// The id of a transaction's message: `<store>:<epoch>:<sequence>`, the same however often it is sent.
-    static func id(of token: HistoryToken) -> String {
-        "\(token.storeID.uuidString.lowercased()):\(token.epoch):\(token.sequence)"
-    }
-
     /// A sequence in nineteen digits, so that texts have the order of numbers.
     static func padded(_ sequence: Int64) -> String {
         let digits = String(sequence)
@@ -22,11 +14,11 @@ enum MessageText {
     }
 
     /// Names in one text: percent-encoded but for RFC 3986's unreserved characters, with commas between them.
-    /// (CloudEvents has no lists.)
+    /// (CloudEvents has no lists.) At least one name: SQLite lets a table's be empty.
     static func list(_ names: [String]) -> String {
         var bytes: [UInt8] = []
-        for name in names {
-            if !bytes.isEmpty { bytes.append(0x2C) }
+        for (index, name) in names.enumerated() {
+            if index > 0 { bytes.append(0x2C) }
             for byte in name.utf8 {
                 switch byte {
                 case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: bytes.append(byte)
@@ -41,7 +33,6 @@ enum MessageText {
 
     /// Reads what ``list(_:)`` writes; nil for anything that is not percent-encoded UTF-8.
     static func names(_ list: String) -> [String]? {
-        guard !list.isEmpty else { return [] }
         var names: [String] = []
         for part in list.utf8.split(separator: 0x2C, omittingEmptySubsequences: false) {
             guard let name = decoded(part) else { return nil }

@@ -19,14 +19,28 @@ struct TokenParts {
 }
 
 extension JSONReader {
-    /// A store's UUID, in lower-case hexadecimal with its four hyphens.
-    mutating func storeID() throws(MessagingError) -> UUID {
+    /// A store's UUID, in lower-case hexadecimal with its four hyphens, and how it was written.
+    mutating func storeID() throws(MessagingError) -> (id: UUID, text: ArraySlice<UInt8>) {
         let start = position
         let text = try plainString("store")
-        guard text.count == 36, !text.contains(where: { 0x41...0x46 ~= $0 }),
-            let id = UUID(uuidString: String(decoding: text, as: UTF8.self))
-        else { throw malformed("'store' is not a UUID in lower case", at: start) }
-        return id
+        guard let id = Self.storeID(text) else { throw malformed("'store' is not a UUID in lower case", at: start) }
+        return (id, text)
+    }
+
+    private static func storeID(_ text: ArraySlice<UInt8>) -> UUID? {
+        guard text.count == 36 else { return nil }
+        var id: uuid_t = (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        var count = 0
+        for (offset, byte) in text.enumerated() {
+            if offset == 8 || offset == 13 || offset == 18 || offset == 23 {
+                guard byte == 0x2D else { return nil }
+                continue
+            }
+            guard let digit = hexadecimalDigit(byte), !(0x41...0x46 ~= byte) else { return nil }
+            withUnsafeMutableBytes(of: &id) { $0[count / 2] = $0[count / 2] << 4 | digit }
+            count += 1
+        }
+        return UUID(uuid: id)
     }
 
     /// Sixteen lower-case hexadecimal digits.

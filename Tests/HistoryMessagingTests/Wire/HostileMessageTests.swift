@@ -35,7 +35,8 @@ struct HostileMessageTests {
         writer.beginObject()
         let header = message.header
         writer.envelope(
-            header, contextName: header.contextName, entities: header.entities, source: "/tidings/main")
+            header, MessageIdentity(header.token), contextName: header.contextName, entities: header.entities,
+            source: "/tidings/main")
         guard let changes = message.changes else {
             writer.omission()
             return writer.bytes

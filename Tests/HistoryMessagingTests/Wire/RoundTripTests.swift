@@ -95,4 +95,15 @@ struct RoundTripTests {
         var reader = JSONReader(writer.bytes, subject: "test")
         #expect(try reader.transactionData().schemaChanges == records)
     }
+
+    @Test(
+        "names of entities read back from their list, whatever they are",
+        arguments: [
+            ["article"], [""], ["", "a"], ["a", "", ""], ["a,b", "%", "é", "e\u{301}", "\0\u{7F}", "a b~c-d.e_f"],
+        ])
+    func names(names: [String]) throws {
+        let list = MessageText.list(names)
+        #expect(list.utf8.allSatisfy { 0x21...0x7E ~= $0 })
+        #expect(try #require(MessageText.names(list)).map { Array($0.utf8) } == names.map { Array($0.utf8) })
+    }
 }
