@@ -115,7 +115,8 @@ public final class HistoryStore: Sendable {
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
         return HistoryStore(
-            path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer, reader: reader)
+            path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer, reader: reader
+        )
     }
 
     /// Opens a store for reading only. Neither the file nor the two beside it (`-wal`, `-shm`) are ever created.
