@@ -28,7 +28,8 @@ extension HistoryPublisher {
                 try await publishAll(&outbox) { batch in
                     batchesOnTheWay += 1
                     let lineage = lineage
-                    group.addTask { await self.deliver(batch, sender, lineage) }
+                    let turn = sender.nextTurn()
+                    group.addTask { await self.deliver(batch, turn, sender, lineage) }
                 }
             } catch is DrainOver {
                 log.write(.warning, "stopped before all was confirmed: the relay publishes the rest")
@@ -48,7 +49,7 @@ extension HistoryPublisher {
         known = Set(try await store.writtenOrigins().all.map(\.description)).union([origin])
         let (known, openedAt) = (known, store.openedAt)
         let records = rows.next([:], [origin])
-        let (start, confirmed) = try await store.coordinate { database, state in
+        let (start, confirmed, purged) = try await store.coordinate { database, state in
             try StoreState.switchPublishingOn(database)
             try PublisherRecord.removeEnded(state, database)
             for record in records { try record.save(database) }
@@ -56,15 +57,20 @@ extension HistoryPublisher {
             for origin in known { confirmed[origin] = try PublisherRecord.of(origin, database)?.confirmed ?? 0 }
             // Nothing of these origins is before the opening, or before what all of them have confirmed.
             let least = confirmed.values.min() ?? 0
-            if least > openedAt.sequence, let token = try state.token(at: least, database) { return (token, confirmed) }
+            if least > openedAt.sequence, let token = try state.token(at: least, database) {
+                return (token, confirmed, 0)
+            }
             do {
                 try state.check(openedAt, database)
-                return (openedAt, confirmed)
-            } catch let error as HistoryError where error.code == .tokenInvalid || error.code == .tokenExpired {
-                return (state.mark, confirmed)
+                return (openedAt, confirmed, 0)
+            } catch let error as HistoryError where error.code == .tokenExpired {
+                return (state.mark, confirmed, Int(state.purgedSequence - openedAt.sequence))
+            } catch let error as HistoryError where error.code == .tokenInvalid {
+                return (state.mark, confirmed, 0)
             }
         }
         rows.didWrite(records)
+        self.purged += purged
         restart(at: start, confirmed)
     }
 
@@ -132,12 +138,14 @@ extension HistoryPublisher {
     }
 
     /// Publishes a batch until all of it is settled, or everything ends.
-    private func deliver(_ batch: OutgoingBatch, _ sender: MessageSender, _ lineage: Int) async {
+    private func deliver(
+        _ batch: OutgoingBatch, _ turn: MessageSender.Turn, _ sender: MessageSender, _ lineage: Int
+    ) async {
         let onStep = options.onStep
         var didWrite: (@Sendable () -> Void)?
         if let onStep { didWrite = { onStep(.publisherAfterPublish) } }
         // What it throws is the end of the connection, which `run()` tells, or a cancellation.
-        try? await sender.deliver(batch.publications, didWrite: didWrite) { positions in
+        try? await sender.deliver(batch.publications, turn: turn, didWrite: didWrite) { positions in
             onStep?(.publisherAfterConfirm)
             await self.settle(positions.map { batch.sequences[$0] }, lineage)
         }
@@ -216,7 +224,9 @@ extension HistoryPublisher {
     private func record(isLast: Bool) async throws {
         let confirmed = ledger.confirmedThrough()
         var records = rows.next(confirmed, known)
-        if isLast { records = records.map { PublisherRecord(origin: $0.origin, confirmed: $0.confirmed, heartbeat: 0) } }
+        if isLast {
+            records = records.map { PublisherRecord(origin: $0.origin, confirmed: $0.confirmed, heartbeat: 0) }
+        }
         let (written, cursor) = (records, cursor)
         try await store.coordinate { database, state in
             do {

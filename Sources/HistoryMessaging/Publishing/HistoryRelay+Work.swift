@@ -30,7 +30,8 @@ extension HistoryRelay {
                 try await relayAll(&outbox) { batch in
                     batchesOnTheWay += 1
                     let lineage = lineage
-                    group.addTask { await self.deliver(batch, sender, lineage) }
+                    let turn = sender.nextTurn()
+                    group.addTask { await self.deliver(batch, turn, sender, lineage) }
                 }
             } catch is DrainOver {
                 log.write(.warning, "stopped before all was confirmed")
@@ -138,11 +139,13 @@ extension HistoryRelay {
     }
 
     /// Publishes a batch until all of it is settled, or everything ends.
-    private func deliver(_ batch: OutgoingBatch, _ sender: MessageSender, _ lineage: Int) async {
+    private func deliver(
+        _ batch: OutgoingBatch, _ turn: MessageSender.Turn, _ sender: MessageSender, _ lineage: Int
+    ) async {
         let onStep = options.onStep
         var didWrite: (@Sendable () -> Void)?
         if let onStep { didWrite = { onStep(.relayAfterPublish) } }
-        try? await sender.deliver(batch.publications, didWrite: didWrite) { positions in
+        try? await sender.deliver(batch.publications, turn: turn, didWrite: didWrite) { positions in
             onStep?(.relayAfterConfirm)
             await self.settle(positions.map { batch.sequences[$0] }, lineage)
         }

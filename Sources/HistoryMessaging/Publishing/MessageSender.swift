@@ -11,12 +11,21 @@ final class MessageSender: Sendable {
         var unknown = 0
     }
 
+    /// A batch's place in the order of writing.
+    struct Turn: Sendable {
+        /// Open once the batch before has its place; nil where there is none before.
+        let previous: Latch?
+        /// Open once this batch has its own.
+        let hasEnded = Latch()
+    }
+
     let connection: AMQPConnection
     private let publisher: AMQPPublisher
     private let names: BrokerNames
     private let retry: Backoff
     private let log: ServiceLog
     private let state = Locked((counts: Counts(), isDeclared: false))
+    private let latestTurn = Locked<Turn?>(nil)
 
     init(
         _ connection: AMQPConnection, window: AMQPPublisher.Window, names: BrokerNames, retry: Backoff, log: ServiceLog
@@ -28,23 +37,35 @@ final class MessageSender: Sendable {
         self.log = log
     }
 
+    /// The turn after the one that was given before.
+    func nextTurn() -> Turn {
+        latestTurn.withLock { latest in
+            let next = Turn(previous: latest?.hasEnded)
+            latest = next
+            return next
+        }
+    }
+
     var counts: Counts { state.withLock { $0.counts } }
 
     /// Publishes until everything is settled; what is not, is sent again under the same identity.
     ///
     /// - Parameters:
+    ///   - turn: batches are written in the order of their turns, as long as nothing has to be sent again.
     ///   - didWrite: called once the broker may have something of it.
     ///   - didSettle: called with the positions of what is settled, as soon as an attempt is answered.
     /// - Throws: `CancellationError`, and `AMQPError` `closed` where the connection is at its end.
     func deliver(
-        _ publications: [AMQPPublication], didWrite: (@Sendable () -> Void)? = nil,
+        _ publications: [AMQPPublication], turn: Turn, didWrite: (@Sendable () -> Void)? = nil,
         didSettle: @Sendable ([Int]) async -> Void
     ) async throws {
+        defer { turn.hasEnded.open() }
         var rest = Array(publications.indices)
         var attempt = 0
         while true {
             try await declare()
-            let results = try await publish(rest.map { publications[$0] }, didWrite)
+            await turn.previous?.wait()
+            let results = try await publish(rest.map { publications[$0] }, turn, didWrite)
             let settled = zip(rest, results).filter { $1.isSettled }.map(\.0)
             count(results)
             if !settled.isEmpty {
@@ -60,11 +81,12 @@ final class MessageSender: Sendable {
     }
 
     private func publish(
-        _ publications: [AMQPPublication], _ didWrite: (@Sendable () -> Void)?
+        _ publications: [AMQPPublication], _ turn: Turn, _ didWrite: (@Sendable () -> Void)?
     ) async throws -> [PublishResult] {
         do {
-            guard let didWrite else { return try await publisher.publish(publications) }
-            async let results = publisher.publish(publications)
+            let didEnqueue: @Sendable () -> Void = { turn.hasEnded.open() }
+            guard let didWrite else { return try await publisher.publish(publications, didEnqueue: didEnqueue) }
+            async let results = publisher.publish(publications, didEnqueue: didEnqueue)
             // Only where a test asks for it: nothing tells of the writing.
             let before = await publisher.counts()
             while true {

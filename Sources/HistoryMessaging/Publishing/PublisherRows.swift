@@ -11,16 +11,21 @@ struct PublisherRows {
     /// The last heartbeat: it always grows, whatever the clock does.
     private(set) var heartbeat: Int64 = 0
     private var writtenAt: ContinuousClock.Instant?
+    /// When something confirmed was recorded.
+    private var recordedAt: ContinuousClock.Instant?
     /// Not before: writing has failed.
     private var heldUntil: ContinuousClock.Instant?
 
     /// When something is to be written; nil where nothing is.
     func due(_ confirmed: [String: Int64], isBusy: Bool) -> ContinuousClock.Instant? {
-        let last = writtenAt ?? .now - Self.heartbeatInterval
-        let isNew = confirmed.contains { $1 > recorded[$0] ?? 0 }
-        guard isNew || isBusy else { return nil }
-        let due = last + (isNew ? Self.interval : Self.heartbeatInterval)
-        return max(due, heldUntil ?? due)
+        let now = ContinuousClock.now
+        var due: ContinuousClock.Instant?
+        if isBusy { due = (writtenAt ?? now) + Self.heartbeatInterval }
+        if confirmed.contains(where: { $1 > recorded[$0] ?? 0 }) {
+            let next = recordedAt.map { $0 + Self.interval } ?? now
+            due = min(due ?? next, next)
+        }
+        return due.map { max($0, heldUntil ?? $0) }
     }
 
     /// The rows to write now.
@@ -33,8 +38,12 @@ struct PublisherRows {
 
     /// They were written.
     mutating func didWrite(_ records: [PublisherRecord]) {
-        for record in records { recorded[record.origin] = record.confirmed }
-        writtenAt = .now
+        let now = ContinuousClock.now
+        for record in records {
+            if record.confirmed > recorded[record.origin] ?? 0 { recordedAt = now }
+            recorded[record.origin] = record.confirmed
+        }
+        writtenAt = now
         heldUntil = nil
     }
 
@@ -44,6 +53,7 @@ struct PublisherRows {
     /// Forgets all but the heartbeat.
     mutating func reset() {
         recorded = [:]
+        recordedAt = nil
         heldUntil = nil
     }
 

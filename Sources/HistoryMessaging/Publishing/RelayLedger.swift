@@ -99,7 +99,8 @@ struct RelayLedger {
     }
 
     /// Takes over what nobody else publishes, the oldest first: the transactions, and the token before the first.
-    mutating func claim(_ limit: Int, at now: ContinuousClock.Instant) -> (after: HistoryToken, [OriginOfTransaction])? {
+    mutating func claim(_ limit: Int, at now: ContinuousClock.Instant) -> (after: HistoryToken, [OriginOfTransaction])?
+    {
         let dead = Set(watches.filter { $1.waiting > 0 && $1.isDead(at: now, grace: grace) }.keys)
         guard !dead.isEmpty else { return nil }
         var claimed: [OriginOfTransaction] = []

@@ -71,7 +71,8 @@ extension StoreState {
     /// Records that everything up to a sequence is confirmed by the broker.
     package static func publish(through sequence: Int64, _ database: Database) throws {
         try database.execute(
-            "UPDATE history_store SET published_sequence = max(coalesce(published_sequence, 0), ?) WHERE id = 1", sequence)
+            "UPDATE history_store SET published_sequence = max(coalesce(published_sequence, 0), ?) WHERE id = 1",
+            sequence)
     }
 
     /// The token of a transaction that is there, or of the mark where it is purged; nil beyond the head.

@@ -41,7 +41,9 @@ actor HistoryWriter {
                 try HistoryRecorder(
                     opened, hook: hook, clock: options.clock, spillThreshold: options.spillThreshold)
             }
-            let head = try opened.internally { try opened.transaction(.deferred) { try StoreState.read(opened).head(opened) } }
+            let head = try opened.internally {
+                try opened.transaction(.deferred) { try StoreState.read(opened).head(opened) }
+            }
             database = opened
             self.recorder = recorder
             return head

@@ -7,7 +7,8 @@ extension AMQPConnection {
 
     /// Writes a batch as the window allows, and waits for the answers.
     func publish(
-        _ publications: [AMQPPublication], batch identity: PublishBatch.Identity, publisher id: Int
+        _ publications: [AMQPPublication], batch identity: PublishBatch.Identity, publisher id: Int,
+        didEnqueue: @Sendable () -> Void
     ) async throws -> [PublishResult] {
         guard let publisher = publishers[id], !isClosing else {
             throw AMQPError(.closed, "the publisher, or its connection, is closed")
@@ -15,6 +16,7 @@ extension AMQPConnection {
         try Task.checkCancellation()
         return try await withCheckedThrowingContinuation { continuation in
             publisher.waiting.append(PublishBatch(publications, identity: identity, continuation: continuation))
+            didEnqueue()
             if publisher.channel == nil {
                 needsChannels = true
                 signal()

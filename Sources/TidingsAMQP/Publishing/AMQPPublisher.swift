@@ -42,6 +42,14 @@ public final class AMQPPublisher: Sendable {
     /// Throws as ``publish(_:to:)`` does where nothing was written. Where a part was written, the results of the rest
     /// are ``PublishResult/unknown(_:)``.
     public func publish(_ publications: [AMQPPublication]) async throws -> [PublishResult] {
+        try await publish(publications, didEnqueue: {})
+    }
+
+    /// Publishes as ``publish(_:)`` does, and calls `didEnqueue` as soon as these messages have their place: whoever calls
+    /// after that comes behind them.
+    package func publish(
+        _ publications: [AMQPPublication], didEnqueue: @escaping @Sendable () -> Void
+    ) async throws -> [PublishResult] {
         guard !publications.isEmpty else { return [] }
         let limits = MessageLimits(frameSize: 131_072)
         for publication in publications {
@@ -55,7 +63,7 @@ public final class AMQPPublisher: Sendable {
         }
         let batch = PublishBatch.Identity.next()
         return try await withTaskCancellationHandler {
-            try await connection.publish(publications, batch: batch, publisher: id)
+            try await connection.publish(publications, batch: batch, publisher: id, didEnqueue: didEnqueue)
         } onCancel: {
             connection.mailbox.cancel(batch)
         }

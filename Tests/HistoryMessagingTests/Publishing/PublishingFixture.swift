@@ -1,0 +1,132 @@
+import FoundationEssentials
+import HistoryMessaging
+import PersistentHistory
+import Testing
+import TidingsAMQP
+import TidingsSQLite
+import TidingsTestKit
+
+/// A store, a virtual host, and a queue in it that gets all history.
+struct PublishingFixture {
+    static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, v)"
+
+    let host: TestVirtualHost
+    let temporary: TemporaryStore
+    let broker: Broker
+
+    var store: HistoryStore { temporary.store }
+    var path: String { temporary.path }
+
+    /// - Parameters:
+    ///   - shared: nil is the broker of the whole run.
+    ///   - isBound: false leaves the queue out.
+    init(
+        on shared: PrivateBroker? = nil, isBound: Bool = true, options: HistoryStore.Options = HistoryStore.Options()
+    ) async throws {
+        let server: PrivateBroker
+        if let shared { server = shared } else { server = try await PrivateBroker.shared() }
+        host = try await server.makeVirtualHost()
+        temporary = try await TemporaryStore(schema: Self.schema, options: options)
+        var configuration = try AMQPConfiguration(urls: host.url, name: "test")
+        configuration.recovery = .always(Backoff(first: .milliseconds(50), longest: .milliseconds(200)))
+        configuration.sendTimeout = .seconds(3)
+        broker = Broker(configuration)
+        if isBound { try await bind() }
+    }
+
+    private func connected<Value: Sendable>(
+        _ body: @Sendable (AMQPConnection) async throws -> Value
+    ) async throws -> Value {
+        try await AMQPConnection.withConnection(try AMQPConfiguration(urls: host.url, name: "test"), body)
+    }
+
+    /// Makes the queue.
+    func bind() async throws {
+        let names = broker.names(for: store)
+        try await connected { connection in
+            var topology = names.publishing
+            topology.queues = [AMQPQueue("all")]
+            topology.bindings = [AMQPBinding(queue: "all", exchange: names.history, key: names.allHistory)]
+            try await connection.declare(topology)
+        }
+    }
+
+    /// Takes all messages that are in the queue.
+    func messages() async throws -> [AMQPMessage] {
+        try await connected { connection in
+            let count = try await connection.inspect(queue: "all").messages
+            let iterator = try await connection.consume("all").makeAsyncIterator()
+            var messages: [AMQPMessage] = []
+            while messages.count < count, let delivery = try await iterator.next() {
+                delivery.ack()
+                messages.append(delivery.message)
+            }
+            return messages
+        }
+    }
+
+    /// The tokens of all messages that are in the queue, decoded and checked against their properties.
+    func publishedTokens() async throws -> [HistoryToken] {
+        try await messages().map { message in
+            let token = try HistoryMessageHeader(decoding: message.body).token
+            let identity = "\(token.storeID.uuidString.lowercased()):\(token.epoch):\(token.sequence)"
+            #expect(message.properties.messageID == identity)
+            #expect(message.properties.isPersistent)
+            return token
+        }
+    }
+
+    /// The tokens of all transactions that are in the store.
+    func committedTokens() async throws -> [HistoryToken] {
+        var tokens: [HistoryToken] = []
+        for try await transaction in store.transactions() { tokens.append(transaction.token) }
+        return tokens
+    }
+
+    /// Writes transactions of one row each; gives the last token.
+    @discardableResult
+    func insert(_ count: Int, into other: HistoryStore? = nil, origin: HistoryOrigin? = nil) async throws
+        -> HistoryToken
+    {
+        var last = try await store.currentToken()
+        for number in 0..<count {
+            let result = try await (other ?? store).write(origin: origin) { db in
+                try db.execute("INSERT INTO item(v) VALUES (?)", number)
+            }
+            last = try #require(result.token)
+        }
+        return last
+    }
+
+    /// The row of an origin in `history_publisher`.
+    func row(of origin: HistoryOrigin) async throws -> PublisherRecord? {
+        try await store.observe { database, _ in try PublisherRecord.of(origin.description, database) }
+    }
+
+    /// What the store has recorded as published; nil where it is not published.
+    func publishedSequence() async throws -> Int64? { try await store.info().publishedSequence }
+}
+
+/// Runs services as long as a closure runs, then stops them.
+func withServices<Value: Sendable>(
+    _ services: any HistoryService..., body: @Sendable () async throws -> Value
+) async throws -> Value {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+        for service in services { group.addTask { try await service.run() } }
+        let value: Value
+        do {
+            value = try await body()
+        } catch {
+            group.cancelAll()
+            throw error
+        }
+        for service in services { await service.stop() }
+        try await group.waitForAll()
+        return value
+    }
+}
+
+/// Waits until something holds. For what nothing tells of; each look is a request of its own.
+func until(_ condition: @Sendable () async throws -> Bool) async throws {
+    while try await !condition() { try await Task.sleep(for: .milliseconds(5)) }
+}
