@@ -95,7 +95,7 @@ final class ConsumerPipeline: Sendable {
 
     /// Waits for something to fetch, or to do.
     private func observe() async {
-        while !Task.isCancelled, !board.isInterrupted, !board.takeNews() { await board.wakeups.wait(until: nil) }
+        while !Task.isCancelled, !board.isInterrupted, !board.takeNews() { await board.wakeup.wait(until: .now + .seconds(3600)) }
     }
 
     /// Finds the consumer's place; tries until that goes well.
@@ -117,7 +117,7 @@ final class ConsumerPipeline: Sendable {
         if isFirst, link != nil {
             let deadline = ContinuousClock.now + options.registrationWait
             while !board.isProtected, !board.isStopping, !Task.isCancelled, ContinuousClock.now < deadline {
-                await board.wakeups.wait(until: deadline)
+                await board.wakeup.wait(until: deadline)
             }
         }
         try await merger.begin(found)
@@ -290,7 +290,7 @@ final class ConsumerPipeline: Sendable {
                 .error, "stalled: \(error); retry it, or skip it with a reason", [("attempts", "\(attempts)")])
         }
         while !Task.isCancelled, !board.isInterrupted, deadline.map({ $0 > .now }) ?? true {
-            await board.wakeups.wait(until: deadline)
+            await board.wakeup.wait(until: deadline ?? .now + .seconds(3600))
         }
         try Task.checkCancellation()
         if board.takeRetry() { failures.withLock { $0.reset() } }

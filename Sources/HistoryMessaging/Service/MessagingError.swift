@@ -24,7 +24,7 @@ public struct MessagingError: Error, Sendable, CustomStringConvertible {
         public static let refusedMessage = Code("refusedMessage")
         /// Cleaning is blocked; the message says by whom.
         public static let cleaningBlocked = Code("cleaningBlocked")
-        /// What was waited for does not come: the agent was stopped.
+        /// The agent was stopped before what was waited for had come.
         public static let stopped = Code("stopped")
         /// A wait has taken longer than its bound.
         public static let timedOut = Code("timedOut")

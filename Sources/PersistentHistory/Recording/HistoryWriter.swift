@@ -10,6 +10,7 @@ actor HistoryWriter {
     /// Who is told of commits, by number.
     private var commitObservers: [Int: AsyncStream<Void>.Continuation] = [:]
     private var lastObserver = 0
+    private var written = WrittenOrigins()
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
@@ -19,8 +20,8 @@ actor HistoryWriter {
         executor = try HistoryError.threadStarted("history-write", for: path)
     }
 
-    /// Opens the connection and, where asked to, makes the file a store. Returns the store's state.
-    func open(_ options: HistoryStore.Options, create: Bool) throws -> StoreState {
+    /// Opens the connection and, where asked to, makes the file a store. Returns the newest transaction's token.
+    func open(_ options: HistoryStore.Options, create: Bool) throws -> HistoryToken {
         do {
             let hook = CaptureHook()
             // A file that is there is not touched before it is known to be, or has become, a store.
@@ -40,9 +41,10 @@ actor HistoryWriter {
                 try HistoryRecorder(
                     opened, hook: hook, clock: options.clock, spillThreshold: options.spillThreshold)
             }
+            let head = try opened.internally { try opened.transaction(.deferred) { try StoreState.read(opened).head(opened) } }
             database = opened
             self.recorder = recorder
-            return recorder.state
+            return head
         } catch let error as SQLiteError {
             throw HistoryError(error, while: "opening the store", path: path)
         }
@@ -89,7 +91,10 @@ actor HistoryWriter {
         do {
             let result = try body()
             let token = try reporting("committing") { try recorder.commit(writer) }
-            if token != nil { for observer in commitObservers.values { observer.yield() } }
+            if let token {
+                written.note(writer.origin, token.sequence)
+                for observer in commitObservers.values { observer.yield() }
+            }
             return (result, token)
         } catch {
             recorder.rollBack()
@@ -118,6 +123,12 @@ actor HistoryWriter {
         commitObservers[lastObserver] = observer
         return lastObserver
     }
+
+    /// The origins that have written through this store. Whoever asks after having seen a commit finds its origin.
+    func origins() -> (all: [HistoryOrigin], generation: Int) { (written.all, written.generation) }
+
+    /// Forgets origins that have written nothing after a sequence; whoever of them writes again is known again.
+    func forgetOrigins(through sequence: Int64) { written.forget(through: sequence) }
 
     /// Takes somebody out again.
     func forgetObserver(_ id: Int) { commitObservers[id] = nil }
@@ -164,11 +175,11 @@ actor HistoryWriter {
 
     // MARK: Purging
 
-    /// Purges one chunk: at most `count` of the oldest transactions, and none at or behind `bound`. Returns how many.
-    func purge(_ bound: PurgeBound, _ count: Int64, _ audit: PurgeAudit) throws -> (removed: Int, audit: PurgeAudit) {
+    /// Purges one chunk of the oldest transactions, and none at or behind the order's bound.
+    func purge(_ order: PurgeOrder, _ audit: PurgeAudit) throws -> PurgedChunk {
         let (database, recorder) = try parts()
         return try reporting("purging history") {
-            try recorder.purge(bound, count, audit, database)
+            try recorder.purge(order, audit, database)
         }
     }
 }

@@ -62,18 +62,30 @@ public final class HistoryStore: Sendable {
     public let origin = HistoryOrigin()
     /// The store's identity.
     public let storeID: UUID
+    /// The newest transaction when the store was opened: what is written through it comes after.
+    package let openedAt: HistoryToken
+    /// How much of a commit is waited for.
+    package let synchronous: Synchronous
     let writer: HistoryWriter?
     let reader: HistoryReader
+    /// Where the time of what Tidings itself notes comes from.
+    let clock: any HistoryClock
 
     /// The author of what Tidings itself writes: tracking and purging by its command. A log must not show the two as one.
     static let operatorName = "tidings"
 
-    private init(path: String, author: String, storeID: UUID, writer: HistoryWriter?, reader: HistoryReader) {
+    private init(
+        path: String, author: String, openedAt: HistoryToken, synchronous: Synchronous, writer: HistoryWriter?,
+        reader: HistoryReader, clock: any HistoryClock
+    ) {
         self.path = path
         self.author = author
-        self.storeID = storeID
+        storeID = openedAt.storeID
+        self.openedAt = openedAt
+        self.synchronous = synchronous
         self.writer = writer
         self.reader = reader
+        self.clock = clock
     }
 
     /// Opens a store for reading and writing.
@@ -102,10 +114,13 @@ public final class HistoryStore: Sendable {
     ) async throws -> HistoryStore {
         try validate(path, options)
         let writer = try HistoryWriter(path: path)
-        let state = try await writer.open(options, create: create)
+        let head = try await writer.open(options, create: create)
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
-        return HistoryStore(path: path, author: author, storeID: state.storeID, writer: writer, reader: reader)
+        return HistoryStore(
+            path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer,
+            reader: reader,
+            clock: options.clock)
     }
 
     /// Opens a store for reading only. Neither the file nor the two beside it (`-wal`, `-shm`) are ever created.
@@ -116,8 +131,10 @@ public final class HistoryStore: Sendable {
         try validate(path, options)
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
-        let state = try await reader.read { _, state in state }
-        return HistoryStore(path: path, author: "", storeID: state.storeID, writer: nil, reader: reader)
+        let head = try await reader.read { database, state in try state.head(database) }
+        return HistoryStore(
+            path: path, author: "", openedAt: head, synchronous: options.synchronous, writer: nil, reader: reader,
+            clock: options.clock)
     }
 
     private static func validate(author: String) throws(HistoryError) {

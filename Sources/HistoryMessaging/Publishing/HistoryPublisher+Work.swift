@@ -1,0 +1,249 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+internal import TidingsSQLite
+
+extension HistoryPublisher {
+    /// How many batches are handed to the connection before the oldest has been answered.
+    private static let batchesAtATime = 3
+    /// How many transactions are read at a time.
+    private static let pageSize = 1000
+    /// From how many origins on those are forgotten that write no more.
+    private static let manyOrigins = 64
+
+    /// The stop's bound has passed while something is still on its way.
+    private struct DrainOver: Error {}
+
+    /// Publishes until it is stopped.
+    func work(_ sender: MessageSender) async throws {
+        (batchesOnTheWay, drainDeadline) = (0, nil)
+        try await begin()
+        var outbox = try Outbox(
+            store, broker, window: options.window, messageLimit: options.messageLimit,
+            isDurable: store.synchronous == .full)
+        let commits = try await store.commits()
+        let wakeup = life.wakeup
+        try await withThrowingDiscardingTaskGroup { group in
+            group.addTask { for await _ in commits { wakeup.signal() } }
+            do {
+                try await publishAll(&outbox) { batch in
+                    batchesOnTheWay += 1
+                    let lineage = lineage
+                    group.addTask { await self.deliver(batch, sender, lineage) }
+                }
+            } catch is DrainOver {
+                log.write(.warning, "stopped before all was confirmed: the relay publishes the rest")
+            }
+            group.cancelAll()
+        }
+        try await record(isLast: true)
+    }
+
+    // MARK: Beginning
+
+    /// Switches publishing on, says that this publisher is alive, and finds where to begin.
+    private func begin() async throws {
+        lineage += 1
+        rows.reset()
+        let origin = store.origin.description
+        known = Set(try await store.writtenOrigins().all.map(\.description)).union([origin])
+        let (known, openedAt) = (known, store.openedAt)
+        let records = rows.next([:], [origin])
+        let (start, confirmed) = try await store.coordinate { database, state in
+            try StoreState.switchPublishingOn(database)
+            try PublisherRecord.removeEnded(state, database)
+            for record in records { try record.save(database) }
+            var confirmed: [String: Int64] = [:]
+            for origin in known { confirmed[origin] = try PublisherRecord.of(origin, database)?.confirmed ?? 0 }
+            // Nothing of these origins is before the opening, or before what all of them have confirmed.
+            let least = confirmed.values.min() ?? 0
+            if least > openedAt.sequence, let token = try state.token(at: least, database) { return (token, confirmed) }
+            do {
+                try state.check(openedAt, database)
+                return (openedAt, confirmed)
+            } catch let error as HistoryError where error.code == .tokenInvalid || error.code == .tokenExpired {
+                return (state.mark, confirmed)
+            }
+        }
+        rows.didWrite(records)
+        restart(at: start, confirmed)
+    }
+
+    private func restart(at token: HistoryToken, _ confirmed: [String: Int64]) {
+        cursor = token
+        sentThrough = token.sequence
+        ledger = PublishLedger(after: token.sequence, confirmed: confirmed)
+    }
+
+    // MARK: The loop
+
+    private func publishAll(_ outbox: inout Outbox, _ send: (OutgoingBatch) -> Void) async throws {
+        while true {
+            try Task.checkCancellation()
+            do {
+                if try await publishPage(&outbox, send) {
+                    try await recordIfDue()
+                    continue
+                }
+            } catch let error as HistoryError {
+                try await goOn(after: error)
+            }
+            if life.isStopping, ledger.pending == 0 { return }
+            try checkDrain()
+            try await pause()
+        }
+    }
+
+    /// Hands on the next page of the own origins' transactions. False where there is none.
+    private func publishPage(_ outbox: inout Outbox, _ send: (OutgoingBatch) -> Void) async throws -> Bool {
+        let origins = try await store.writtenOrigins()
+        var request = HistoryRequest(after: cursor)
+        request.origins = Set(origins.all).union([store.origin])
+        request.pageSize = Self.pageSize
+        let page = try await store.fetch(request)
+        // An origin that came meanwhile may have written what this page has passed over.
+        guard try await store.writtenOrigins().generation == origins.generation else { return true }
+        known = Set(origins.all.map(\.description)).union([store.origin.description])
+        let transactions = page.transactions.filter {
+            $0.token.sequence > sentThrough && !ledger.isConfirmed($0.token.sequence, $0.origin.description)
+        }
+        if !transactions.isEmpty {
+            options.onStep?(.publisherBeforeFlush)
+            try await outbox.flush()
+            options.onStep?(.publisherAfterFlush)
+            defer {
+                thin += outbox.thin
+                outbox.forgetCounts()
+            }
+            try await outbox.send(transactions) { batch in
+                while batchesOnTheWay >= Self.batchesAtATime {
+                    try checkDrain()
+                    try await pause()
+                }
+                for (sequence, origin) in zip(batch.sequences, batch.origins) { ledger.add(sequence, origin) }
+                sentThrough = batch.sequences.last ?? sentThrough
+                send(batch)
+            }
+        }
+        cursor = page.token
+        sentThrough = max(sentThrough, cursor.sequence)
+        ledger.read(through: cursor.sequence)
+        releaseWaiters()
+        return !page.isAtEnd || !transactions.isEmpty
+    }
+
+    /// Publishes a batch until all of it is settled, or everything ends.
+    private func deliver(_ batch: OutgoingBatch, _ sender: MessageSender, _ lineage: Int) async {
+        let onStep = options.onStep
+        var didWrite: (@Sendable () -> Void)?
+        if let onStep { didWrite = { onStep(.publisherAfterPublish) } }
+        // What it throws is the end of the connection, which `run()` tells, or a cancellation.
+        try? await sender.deliver(batch.publications, didWrite: didWrite) { positions in
+            onStep?(.publisherAfterConfirm)
+            await self.settle(positions.map { batch.sequences[$0] }, lineage)
+        }
+        batchesOnTheWay -= 1
+        life.wakeup.signal()
+    }
+
+    private func settle(_ sequences: [Int64], _ lineage: Int) {
+        guard lineage == self.lineage else { return }
+        for sequence in sequences { ledger.settle(sequence) }
+        ledger.advance()
+        releaseWaiters()
+        life.wakeup.signal()
+    }
+
+    // MARK: Waiting
+
+    /// Waits for a commit, an answer, or the time to write something down.
+    private func pause() async throws {
+        try await recordIfDue()
+        let due = rows.due(ledger.confirmedThrough(), isBusy: ledger.pending > 0)
+        let deadline = [due, drainDeadline].compactMap { $0 }.min()
+        await life.wakeup.wait(until: deadline ?? .now + .seconds(3600))
+        try Task.checkCancellation()
+    }
+
+    /// Throws where it is to stop, and waiting for the broker is of no use or has taken its time.
+    private func checkDrain() throws {
+        guard life.isStopping else { return }
+        let deadline = drainDeadline ?? .now + options.drainTimeout
+        drainDeadline = deadline
+        if case .recovering? = connection?.state { throw DrainOver() }
+        if deadline <= .now { throw DrainOver() }
+    }
+
+    // MARK: What the store has become
+
+    /// Goes on after what a purge, a restore or a lock has done; throws what it cannot go on from.
+    private func goOn(after error: HistoryError) async throws {
+        switch error.code {
+        case .tokenExpired:
+            let mark = try await store.oldestToken()
+            guard mark.sequence > cursor.sequence else { throw error }
+            purged += Int(max(0, mark.sequence - max(cursor.sequence, sentThrough)))
+            cursor = mark
+            sentThrough = max(sentThrough, mark.sequence)
+            ledger.read(through: mark.sequence)
+            log.write(.warning, "history was purged before it was published", nil, [("through", "\(mark.sequence)")])
+        case .tokenInvalid:
+            log.write(.warning, "the store's lineage is another one: publishing begins anew", error)
+            try await begin()
+        case .busy, .diskFull, .storeUnavailable:
+            log.write(.warning, "the store cannot be read now", error)
+            rows.hold()
+            try await Task.sleep(for: .milliseconds(200))
+        default: throw error
+        }
+        life.wakeup.signal()
+    }
+
+    // MARK: Writing it down
+
+    private func recordIfDue() async throws {
+        guard let due = rows.due(ledger.confirmedThrough(), isBusy: ledger.pending > 0), due <= .now else { return }
+        do {
+            try await record(isLast: false)
+        } catch let error as HistoryError where error.code == .busy || error.code == .diskFull {
+            rows.hold()
+            log.write(.warning, "what is confirmed cannot be recorded now", error)
+        } catch let error as HistoryError where error.code == .tokenInvalid {
+            try await goOn(after: error)
+        }
+    }
+
+    /// Records what is confirmed, by origin, and that this publisher is alive, or that it has ended.
+    private func record(isLast: Bool) async throws {
+        let confirmed = ledger.confirmedThrough()
+        var records = rows.next(confirmed, known)
+        if isLast { records = records.map { PublisherRecord(origin: $0.origin, confirmed: $0.confirmed, heartbeat: 0) } }
+        let (written, cursor) = (records, cursor)
+        try await store.coordinate { database, state in
+            do {
+                // Answers to messages of a lineage that was lost say nothing about this one.
+                try state.check(cursor, database)
+            } catch let error as HistoryError where error.code == .tokenExpired {}
+            for record in written { try record.save(database) }
+            if isLast { try PublisherRecord.removeEnded(state, database) }
+        }
+        rows.didWrite(records)
+        options.onStep?(.publisherAfterConfirmedThrough)
+        if known.count > Self.manyOrigins { try await forgetQuietOrigins() }
+    }
+
+    /// Forgets origins that have nothing left to be published: contexts may be many, and short-lived.
+    private func forgetQuietOrigins() async throws {
+        try await store.forgetOrigins(through: min(ledger.settledThrough, cursor.sequence))
+        let left = Set(try await store.writtenOrigins().all.map(\.description)).union([store.origin.description])
+        let gone = known.subtracting(left)
+        let confirmed = ledger.confirmedThrough()
+        try await store.coordinate { database, _ in
+            for origin in gone {
+                try PublisherRecord(origin: origin, confirmed: confirmed[origin] ?? 0, heartbeat: 0).save(database)
+            }
+        }
+        known = left
+        ledger.keepOnly(left)
+        rows.keepOnly(left)
+    }
+}

@@ -1,0 +1,133 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// Publishes messages over one connection until the broker has taken each of them, or nobody wanted it.
+final class MessageSender: Sendable {
+    /// What has come of messages.
+    struct Counts: Sendable, Hashable {
+        var confirmed = 0
+        var unrouted = 0
+        var nacked = 0
+        var unknown = 0
+    }
+
+    let connection: AMQPConnection
+    private let publisher: AMQPPublisher
+    private let names: BrokerNames
+    private let retry: Backoff
+    private let log: ServiceLog
+    private let state = Locked((counts: Counts(), isDeclared: false))
+
+    init(
+        _ connection: AMQPConnection, window: AMQPPublisher.Window, names: BrokerNames, retry: Backoff, log: ServiceLog
+    ) async {
+        self.connection = connection
+        publisher = await connection.publisher(window: window)
+        self.names = names
+        self.retry = retry
+        self.log = log
+    }
+
+    var counts: Counts { state.withLock { $0.counts } }
+
+    /// Publishes until everything is settled; what is not, is sent again under the same identity.
+    ///
+    /// - Parameters:
+    ///   - didWrite: called once the broker may have something of it.
+    ///   - didSettle: called with the positions of what is settled, as soon as an attempt is answered.
+    /// - Throws: `CancellationError`, and `AMQPError` `closed` where the connection is at its end.
+    func deliver(
+        _ publications: [AMQPPublication], didWrite: (@Sendable () -> Void)? = nil,
+        didSettle: @Sendable ([Int]) async -> Void
+    ) async throws {
+        var rest = Array(publications.indices)
+        var attempt = 0
+        while true {
+            try await declare()
+            let results = try await publish(rest.map { publications[$0] }, didWrite)
+            let settled = zip(rest, results).filter { $1.isSettled }.map(\.0)
+            count(results)
+            if !settled.isEmpty {
+                attempt = 0
+                await didSettle(settled)
+            }
+            if settled.count == rest.count { return }
+            rest = zip(rest, results).filter { !$1.isSettled }.map(\.0)
+            attempt += 1
+            report(results, rest.count)
+            try await Task.sleep(for: retry.delay(attempt: attempt, random: .random(in: 0..<1)))
+        }
+    }
+
+    private func publish(
+        _ publications: [AMQPPublication], _ didWrite: (@Sendable () -> Void)?
+    ) async throws -> [PublishResult] {
+        do {
+            guard let didWrite else { return try await publisher.publish(publications) }
+            async let results = publisher.publish(publications)
+            // Only where a test asks for it: nothing tells of the writing.
+            let before = await publisher.counts()
+            while true {
+                let now = await publisher.counts()
+                if now.unanswered > 0 || now != before { break }
+                try Task.checkCancellation()
+                await Task.yield()
+            }
+            didWrite()
+            return try await results
+        } catch let error as AMQPError where error.code != .closed {
+            // What can never be sent as it is: shown, and tried again, since nothing may be left out.
+            return Array(repeating: .unknown(error), count: publications.count)
+        }
+    }
+
+    /// Declares the exchanges, once a connection of the broker's is there. Where that is refused, publishing will show it.
+    private func declare() async throws {
+        var attempt = 0
+        while !state.withLock({ $0.isDeclared }) {
+            do {
+                try await connection.declare(names.publishing)
+                state.withLock { $0.isDeclared = true }
+            } catch let error as AMQPError where error.isFatal {
+                log.write(.error, "the exchanges cannot be declared", error)
+                state.withLock { $0.isDeclared = true }
+            } catch let error as AMQPError where error.code != .closed {
+                attempt += 1
+                try await Task.sleep(for: retry.delay(attempt: attempt, random: .random(in: 0..<1)))
+            }
+        }
+    }
+
+    private func count(_ results: [PublishResult]) {
+        state.withLock { state in
+            for result in results {
+                switch result {
+                case .confirmed: state.counts.confirmed += 1
+                case .returned: state.counts.unrouted += 1
+                case .nacked: state.counts.nacked += 1
+                case .unknown(let error):
+                    state.counts.unknown += 1
+                    if error.code == .notFound { state.isDeclared = false }
+                }
+            }
+        }
+    }
+
+    private func report(_ results: [PublishResult], _ count: Int) {
+        for case .unknown(let error) in results {
+            let level = error.isFatal ? HistoryLogLevel.error : .info
+            return log.write(level, "messages are sent again", error, [("count", String(count))])
+        }
+        log.write(.warning, "the broker refuses messages, they are sent again", nil, [("count", String(count))])
+    }
+}
+
+extension PublishResult {
+    /// True where nothing more is to be done: the broker has it, or no queue wanted it.
+    fileprivate var isSettled: Bool {
+        switch self {
+        case .confirmed, .returned: true
+        case .nacked, .unknown: false
+        }
+    }
+}

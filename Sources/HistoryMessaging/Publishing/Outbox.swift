@@ -1,0 +1,75 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// Messages that go together: a part of a window.
+struct OutgoingBatch: Sendable {
+    var publications: [AMQPPublication] = []
+    var sequences: [Int64] = []
+    var origins: [String] = []
+    var bytes = 0
+}
+
+/// Makes transactions durable, and messages of them.
+struct Outbox {
+    private let store: HistoryStore
+    private let names: BrokerNames
+    private let flusher: LogFlusher?
+    private let batch: AMQPPublisher.Window
+    private var encoder: HistoryMessageEncoder
+    /// How many messages had to leave their changes out.
+    private(set) var thin = 0
+
+    /// - Parameters:
+    ///   - window: what may be unanswered; a batch is half of it, so that one is on its way while the next is made.
+    ///   - isDurable: true where every commit that is to be published is on the disk already.
+    init(
+        _ store: HistoryStore, _ broker: Broker, window: AMQPPublisher.Window, messageLimit: Int, isDurable: Bool
+    ) throws {
+        self.store = store
+        names = broker.names(for: store)
+        flusher = isDurable ? nil : try LogFlusher(store)
+        batch = AMQPPublisher.Window(messages: max(1, window.messages / 2), bytes: max(1, window.bytes / 2))
+        encoder = HistoryMessageEncoder(names: names, user: broker.user, limit: messageLimit)
+    }
+
+    /// Makes all that was committed before durable: nothing may be published that a power loss can take back.
+    func flush() async throws { try await flusher?.flush() }
+
+    /// Begins to count anew.
+    mutating func forgetCounts() { thin = 0 }
+
+    /// Encodes transactions and hands them on in batches. What was encoded before an error is handed on before it is
+    /// thrown.
+    mutating func send(
+        _ transactions: [HistoryTransaction], _ deliver: (OutgoingBatch) async throws -> Void
+    ) async throws {
+        let nonces = try await store.previousNonces(of: transactions.map(\.token.sequence))
+        var next = OutgoingBatch()
+        do {
+            for (transaction, nonce) in zip(transactions, nonces) {
+                try await append(transaction, nonce, to: &next)
+                guard next.publications.count >= batch.messages || next.bytes >= batch.bytes else { continue }
+                let full = next
+                next = OutgoingBatch()
+                try await deliver(full)
+            }
+        } catch let error as HistoryError {
+            if !next.publications.isEmpty { try await deliver(next) }
+            throw error
+        }
+        if !next.publications.isEmpty { try await deliver(next) }
+    }
+
+    private mutating func append(
+        _ transaction: HistoryTransaction, _ previousNonce: UInt64?, to batch: inout OutgoingBatch
+    ) async throws {
+        let (message, isThin) = try await encoder.encode(transaction, previousNonce: previousNonce)
+        if isThin { thin += 1 }
+        let key = names.historyKey(author: transaction.author)
+        batch.publications.append(
+            AMQPPublication(message, to: AMQPAddress(exchange: names.history, routingKey: key)))
+        batch.sequences.append(transaction.token.sequence)
+        batch.origins.append(transaction.origin.description)
+        batch.bytes += message.body.count
+    }
+}

@@ -1,0 +1,61 @@
+internal import TidingsAMQP
+
+/// Whether a service runs, and whether it has been told to stop.
+final class ServiceLife: Sendable {
+    private struct State {
+        var isRunning = false
+        var isStopping = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let name: String
+    private let state = Locked(State())
+    /// Wakes the work, also for its end.
+    let wakeup = Wakeup()
+
+    init(_ name: String) { self.name = name }
+
+    /// True from ``stop()`` on, until the end.
+    var isStopping: Bool { state.withLock { $0.isStopping } }
+    /// True while it runs.
+    var isRunning: Bool { state.withLock { $0.isRunning } }
+
+    /// Begins. Throws `alreadyRunning`.
+    func begin() throws(MessagingError) {
+        let isFree = state.withLock { state in
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        guard isFree else { throw MessagingError(.alreadyRunning, "the \(name) runs already: stop it first") }
+    }
+
+    /// Has ended: whoever has stopped it goes on.
+    func end() {
+        let waiting = state.withLock { state in
+            defer { state = State() }
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Tells it to stop, and waits until it has ended.
+    func stop() async {
+        await withCheckedContinuation { continuation in
+            let isRunning = state.withLock { state in
+                guard state.isRunning else { return false }
+                state.isStopping = true
+                state.waiting.append(continuation)
+                return true
+            }
+            if isRunning { wakeup.signal() } else { continuation.resume() }
+        }
+    }
+
+    /// Waits until it is told to stop. Throws where it is cancelled.
+    func waitForStop() async throws {
+        while !isStopping {
+            try Task.checkCancellation()
+            await wakeup.wait(until: .now + .seconds(3600))
+        }
+    }
+}

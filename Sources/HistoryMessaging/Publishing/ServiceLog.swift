@@ -1,0 +1,31 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// What a service writes to a log.
+struct ServiceLog: Sendable {
+    let service: String
+    let logger: any HistoryLogger
+
+    /// Writes an entry, with an error where there is one.
+    func write(
+        _ level: HistoryLogLevel, _ message: String, _ error: (any Error)? = nil,
+        _ fields: [(name: String, value: String)] = []
+    ) {
+        logger.log(level) {
+            let reason = error.map { [("error", "\($0)")] } ?? []
+            return HistoryLogEntry(service, message, fields + reason)
+        }
+    }
+
+    /// Writes every change of a connection's state; returns at the connection's end.
+    func follow(_ connection: AMQPConnection) async {
+        for await state in connection.states() {
+            switch state {
+            case .idle, .connecting: write(.debug, "broker: \(state)")
+            case .open, .closed(nil): write(.info, "broker: \(state)")
+            case .recovering(let attempt, _, _): write(attempt == 1 ? .warning : .debug, "broker: \(state)")
+            case .blocked, .closed: write(.warning, "broker: \(state)")
+            }
+        }
+    }
+}
