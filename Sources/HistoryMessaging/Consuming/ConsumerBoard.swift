@@ -31,7 +31,7 @@ final class ConsumerBoard: Sendable {
 
     private let content = Locked(Content())
     /// Ends the pipeline's wait.
-    let wakeups = Wakeups()
+    let wakeup = Wakeup()
 
     var status: ConsumerStatus { content.withLock { $0.status } }
     var isProtected: Bool { content.withLock { $0.status.isProtected } }
@@ -85,7 +85,7 @@ final class ConsumerBoard: Sendable {
                 content.stoppers.append(continuation)
                 return true
             }
-            if isRunning { wakeups.signal() } else { continuation.resume() }
+            if isRunning { wakeup.signal() } else { continuation.resume() }
         }
     }
 
@@ -110,7 +110,7 @@ final class ConsumerBoard: Sendable {
 
     func set(isProtected: Bool) {
         content.withLock { $0.status.isProtected = isProtected }
-        wakeups.signal()
+        wakeup.signal()
     }
 
     func set(acknowledged token: HistoryToken) {
@@ -127,7 +127,7 @@ final class ConsumerBoard: Sendable {
     /// There is something to fetch, perhaps.
     func announceNews() {
         content.withLock { $0.hasNews = true }
-        wakeups.signal()
+        wakeup.signal()
     }
 
     func takeNews() -> Bool {
@@ -141,7 +141,7 @@ final class ConsumerBoard: Sendable {
 
     func retry() {
         content.withLock { $0.wantsRetry = true }
-        wakeups.signal()
+        wakeup.signal()
     }
 
     func takeRetry() -> Bool {
@@ -156,7 +156,7 @@ final class ConsumerBoard: Sendable {
 
     func skip() {
         content.withLock { $0.wantsSkip = true }
-        wakeups.signal()
+        wakeup.signal()
     }
 
     func takeSkip() -> Bool {
@@ -175,7 +175,7 @@ final class ConsumerBoard: Sendable {
                 content.rewinds.append(Rewind(start: start, continuation: continuation))
                 return true
             }
-            if isRunning { wakeups.signal() } else { continuation.resume() }
+            if isRunning { wakeup.signal() } else { continuation.resume() }
         }
         return isRunning
     }

@@ -10,7 +10,7 @@ final class ConsumerRegistrar: Sendable {
     private let link: BrokerLink?
     private let options: HistoryConsumer.Options
     private let board: ConsumerBoard
-    private let wakeups = Wakeups()
+    private let wakeup = Wakeup()
 
     /// How long the cleaner may take to answer.
     private static let replyLimit: Duration = .seconds(5)
@@ -52,12 +52,12 @@ final class ConsumerRegistrar: Sendable {
                 guard await link.declareExchanges(options) else { return }
                 await ask(link)
             }
-            await wakeups.wait(until: .now + options.acknowledgeInterval)
+            await wakeup.wait(until: .now + options.acknowledgeInterval)
         }
     }
 
     /// Looks again: after a token was lost, the registration may be too.
-    func checkAgain() { wakeups.signal() }
+    func checkAgain() { wakeup.signal() }
 
     private func ask(_ link: BrokerLink) async {
         options.log(.info, "asking the cleaner to register the consumer", [("consumer", name)])

@@ -19,7 +19,7 @@ actor HistoryAcknowledger {
     private var isRepeating = false
     /// The newest that was taken.
     private var taken: HistoryToken?
-    private let wakeups = Wakeups()
+    private let wakeup = Wakeup()
 
     init(
         _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
@@ -63,13 +63,13 @@ actor HistoryAcknowledger {
     func acknowledge(_ token: HistoryToken) {
         guard token != newest else { return }
         newest = token
-        wakeups.signal()
+        wakeup.signal()
     }
 
     /// Acknowledges again: who was told may be gone.
     func repeatAcknowledgement() {
         isRepeating = true
-        wakeups.signal()
+        wakeup.signal()
     }
 
     /// Waits until the newest token is acknowledged, a while.
@@ -118,11 +118,11 @@ actor HistoryAcknowledger {
                     attempt += 1
                     options.log(.debug, "acknowledging failed: \(error)", [("token", token.description)])
                     let delay = options.retry.delay(attempt: attempt, random: .random(in: 0..<1))
-                    await wakeups.wait(until: .now + delay)
+                    await wakeup.wait(until: .now + delay)
                     continue
                 }
             }
-            await wakeups.wait(until: due)
+            await wakeup.wait(until: due)
         }
     }
 

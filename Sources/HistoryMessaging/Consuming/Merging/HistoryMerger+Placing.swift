@@ -60,7 +60,9 @@ extension HistoryMerger {
         let plan = PlacementPlan(shared: sharedStanding, members: kinds, start: options.start)
         let loaded = try await carryOut(shared: plan.shared, members: plan.members)
         guard let reason = examination.reason else { return true }
-        let missed = zip(members, kinds).filter { $1.standing == .lost && !$1.canLoad }.map(\.0.context.name)
+        let missed = zip(members, kinds).filter { _, kind in
+            !kind.canLoad && (kind.standing == .lost || (!kind.isDurable && sharedStanding == .lost))
+        }.map(\.0.context.name)
         await announce(
             reason, examination.lost, reloaded: loaded, missed: missed,
             isLoss: sharedStanding == .lost || !missed.isEmpty)

@@ -19,7 +19,7 @@ final class HistoryObserver: Sendable {
     /// Bounded by the prefetch limit, and without bodies.
     private let arrivals = Locked<[Arrival]>([])
     private let isConsuming = Locked(false)
-    private let polling = Wakeups()
+    private let polling = Wakeup()
 
     init(
         _ store: HistoryStore, name: String, link: BrokerLink?, options: HistoryConsumer.Options, board: ConsumerBoard
