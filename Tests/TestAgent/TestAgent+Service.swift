@@ -12,13 +12,24 @@ extension TestAgent {
         else { throw Usage() }
         // The second one only, so that both orders can be told apart.
         let services = [PrintingService("first", .graceful), PrintingService("second", mode)]
+        let before = pipes()
         do {
             try await ServiceGroup(services).run(untilSignals: [.term, .int], within: .milliseconds(bound))
-            say("returned")
+            say(pipes() == before ? "returned" : "leaks")
         } catch {
             say("threw \(error)")
         }
         _ = readLine()
+    }
+
+    /// Which pipes this process holds.
+    private static func pipes() -> [String] {
+        (0..<256).compactMap { descriptor in
+            var name = [CChar](repeating: 0, count: 64)
+            let count = readlink("/proc/self/fd/\(descriptor)", &name, name.count)
+            let target = String(decoding: name.prefix(max(count, 0)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+            return target.hasPrefix("pipe:") ? "\(descriptor) \(target)" : nil
+        }
     }
 
     fileprivate static func say(_ line: String) {

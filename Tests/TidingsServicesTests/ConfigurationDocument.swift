@@ -19,7 +19,9 @@ enum ConfigurationDocument {
             }
             let indent = section == nil ? "  " : "    "
             let name = section.map { String(key.path.dropFirst($0.count + 1)) } ?? key.path
-            lines += ["\(indent)// \(key.meaning)", "\(indent)// \(capitalised(key.type.meaning)). \(key.variable)"]
+            lines += [
+                "\(indent)// \(key.meaning)", "\(indent)// Takes: \(key.type.meaning). Variable: \(key.variable).",
+            ]
             lines += ["\(indent)\(name): \(key.defaultText),"]
         }
         return (lines + ["  },", "}", ""]).joined(separator: "\n")
@@ -44,6 +46,4 @@ enum ConfigurationDocument {
     private static func meaning(of section: String) -> String {
         ConfigurationKey.sections.first { $0.name == section }?.meaning ?? ""
     }
-
-    private static func capitalised(_ text: String) -> String { text.prefix(1).uppercased() + text.dropFirst() }
 }

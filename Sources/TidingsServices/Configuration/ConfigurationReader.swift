@@ -185,7 +185,9 @@ struct ConfigurationReader {
     }
 
     private mutating func warnIfOpen(_ path: String) {
-        guard BoundedFile.isOpenToOthers(path) else { return }
+        // Where container runtimes mount secrets: readable for all in the container, which is theirs to decide.
+        let isMounted = path.hasPrefix("/run/secrets/") || path.hasPrefix("/var/run/secrets/")
+        guard !isMounted, BoundedFile.isOpenToOthers(path) else { return }
         warnings.append(
             "\(Shown.path(path)) holds a password, and every user may read it: `chmod o= \(Shown.path(path))`")
     }
