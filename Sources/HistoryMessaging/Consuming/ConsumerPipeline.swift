@@ -148,7 +148,8 @@ final class ConsumerPipeline: Sendable {
             // Interrupted: by a stop, or since everything stands elsewhere now.
             guard let page = fetched else { continue }
             let end = page.batch.token
-            if end.sequence > position.sequence { try await merge(page) }
+            // Fetched anew where it was not merged: alone, or from another place.
+            if end.sequence > position.sequence, try await !merge(page) { continue }
             if page.isAtEnd { return true }
             if let head, head.epoch == end.epoch, end.sequence >= head.sequence { return false }
             if !board.isStopping, board.isRewinding { return false }
@@ -156,8 +157,10 @@ final class ConsumerPipeline: Sendable {
         return true
     }
 
-    /// Merges a page until it is merged, skipped, or the run ends; then makes the token durable.
-    private func merge(_ page: FetchedPage) async throws {
+    /// Merges a page, then makes the token durable.
+    ///
+    /// - Returns: false where it failed and is to be tried again.
+    private func merge(_ page: FetchedPage) async throws -> Bool {
         do {
             options.step(.consumerBeforeMerge)
             try await merger.merge(page)
@@ -165,7 +168,8 @@ final class ConsumerPipeline: Sendable {
             try await remember()
             options.step(.consumerAfterToken)
         } catch {
-            return try await recover(from: error, page: page)
+            try await recover(from: error, page: page)
+            return false
         }
         failures.withLock { $0.reset() }
         board.setMerging()
@@ -174,6 +178,7 @@ final class ConsumerPipeline: Sendable {
             $0.batches += 1
         }
         await tellPosition()
+        return true
     }
 
     private func remember() async throws {
