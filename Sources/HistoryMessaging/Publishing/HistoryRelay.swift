@@ -86,7 +86,7 @@ public actor HistoryRelay: HistoryService {
             life.end()
         }
         guard broker.configuration != nil else { return try await life.waitForStop() }
-        let lock = try RelayLock(store)
+        let lock = try ServiceLock(store, for: "relay")
         guard try await waitForTurn(lock) else { return }
         defer { lock.release() }
         role = .active
@@ -108,7 +108,7 @@ public actor HistoryRelay: HistoryService {
     }
 
     /// False where it is stopped before.
-    private func waitForTurn(_ lock: RelayLock) async throws -> Bool {
+    private func waitForTurn(_ lock: ServiceLock) async throws -> Bool {
         while try !lock.take() {
             let holder = lock.holder ?? "unknown"
             if role != .waiting(holder: holder) { log.write(.info, "waiting", nil, [("holder", holder)]) }

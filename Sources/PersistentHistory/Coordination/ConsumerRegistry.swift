@@ -25,16 +25,37 @@ public struct ConsumerRecord: Sendable, Hashable {
     public let author: String
     /// What it is for: `required` holds history, `optional` does not.
     public let role: String
+    /// The broker's user who registered it, the only one whose acknowledgements count; nil where it has registered
+    /// in the store itself.
+    public let user: String?
     /// What becomes of history on its account.
     public let state: State
     /// Nothing after this sequence is purged before it has acknowledged.
     public let floor: Int64
+    /// The epoch in which it has registered or acknowledged last.
+    public let epoch: Int64
     /// Up to where it has acknowledged; nil before the first time, and after the lineage was lost.
     public let acknowledged: HistoryToken?
     /// When it registered, in microseconds since 1970.
     public let registeredAt: Int64
     /// When its latest acknowledgement was recorded.
     public let acknowledgedAt: Int64?
+
+    package init(
+        name: String, author: String, role: String, user: String?, state: State, floor: Int64, epoch: Int64,
+        acknowledged: HistoryToken?, registeredAt: Int64, acknowledgedAt: Int64?
+    ) {
+        self.name = name
+        self.author = author
+        self.role = role
+        self.user = user
+        self.state = state
+        self.floor = floor
+        self.epoch = epoch
+        self.acknowledged = acknowledged
+        self.registeredAt = registeredAt
+        self.acknowledgedAt = acknowledgedAt
+    }
 }
 
 extension HistoryStore {
@@ -46,25 +67,31 @@ extension HistoryStore {
 
 extension ConsumerRecord {
     package static func all(_ database: Database, _ state: StoreState) throws -> [ConsumerRecord] {
-        let sql = """
-            SELECT name, author, role, state, floor_sequence, epoch, sequence, nonce, registered, acknowledged
-            FROM history_consumer ORDER BY name
-            """
-        return try database.query(sql) { row in
-            let sequence: Int64? = try row.get(6)
-            let nonce: Int64? = try row.get(7)
-            let epoch: Int64 = try row.get(5)
-            let token = sequence.flatMap { sequence in
-                nonce.map {
-                    HistoryToken(
-                        storeID: state.storeID, epoch: epoch, sequence: sequence, nonce: UInt64(bitPattern: $0))
-                }
+        try database.query("\(selection) ORDER BY name") { row in try ConsumerRecord(row, state) }
+    }
+
+    /// The consumer of a name; nil where there is none.
+    static func find(_ name: String, _ database: Database, _ state: StoreState) throws -> ConsumerRecord? {
+        try database.query("\(selection) WHERE name = ?", name) { row in try ConsumerRecord(row, state) }.first
+    }
+
+    private static let selection = """
+        SELECT name, author, role, user, state, floor_sequence, epoch, sequence, nonce, registered, acknowledged
+        FROM history_consumer
+        """
+
+    private init(_ row: Row, _ store: StoreState) throws {
+        let epoch: Int64 = try row.get(6)
+        let sequence: Int64? = try row.get(7)
+        let nonce: Int64? = try row.get(8)
+        let token = sequence.flatMap { sequence in
+            nonce.map {
+                HistoryToken(storeID: store.storeID, epoch: epoch, sequence: sequence, nonce: UInt64(bitPattern: $0))
             }
-            return ConsumerRecord(
-                name: try row.get(0), author: try row.get(1), role: try row.get(2),
-                state: State(rawValue: try row.get(3)),
-                floor: try row.get(4), acknowledged: token, registeredAt: try row.get(8), acknowledgedAt: try row.get(9)
-            )
         }
+        self.init(
+            name: try row.get(0), author: try row.get(1), role: try row.get(2), user: try row.get(3),
+            state: State(rawValue: try row.get(4)), floor: try row.get(5),
+            epoch: epoch, acknowledged: token, registeredAt: try row.get(9), acknowledgedAt: try row.get(10))
     }
 }

@@ -8,6 +8,26 @@ struct PurgeBound: Sendable {
     let proof: HistoryToken?
 }
 
+/// What to purge, and how.
+struct PurgeOrder: Sendable {
+    /// Up to where at most.
+    let bound: PurgeBound
+    /// Rules that each chunk asks anew, in its own transaction.
+    var rules: PurgeRules?
+    /// The most rows of a chunk.
+    var chunk: Int64 = 1000
+    /// Called before the mark is written.
+    var beforeMark: (@Sendable () -> Void)?
+}
+
+/// What one chunk of a purge has done.
+struct PurgedChunk: Sendable {
+    let removed: Int
+    let audit: PurgeAudit
+    /// What the rules said, where there are any.
+    var decision: PurgeDecision?
+}
+
 /// The audit entry of a purge that runs in several chunks.
 struct PurgeAudit: Sendable {
     let actor: String
@@ -19,13 +39,11 @@ struct PurgeAudit: Sendable {
 
 extension HistoryRecorder {
     /// Purges the oldest transactions, their mark and their audit entry in one transaction of its own.
-    func purge(
-        _ bound: PurgeBound, _ count: Int64, _ audit: PurgeAudit, _ database: Database
-    ) throws -> (removed: Int, audit: PurgeAudit) {
+    func purge(_ order: PurgeOrder, _ audit: PurgeAudit, _ database: Database) throws -> PurgedChunk {
         try begin()
         do {
             let result = try database.internally {
-                try database.hidingChanges { try purgeChunk(bound, count, audit, database) }
+                try database.hidingChanges { try purgeChunk(order, audit, database) }
             }
             // Before the commit: what was found at the beginning is recorded behind the new mark.
             try refreshState()
@@ -39,15 +57,18 @@ extension HistoryRecorder {
         }
     }
 
-    private func purgeChunk(
-        _ bound: PurgeBound, _ count: Int64, _ audit: PurgeAudit, _ database: Database
-    ) throws -> (removed: Int, audit: PurgeAudit) {
+    private func purgeChunk(_ order: PurgeOrder, _ audit: PurgeAudit, _ database: Database) throws -> PurgedChunk {
         let state = try StoreState.read(database)
-        if let proof = bound.proof, proof.sequence > state.purgedSequence { try state.check(proof, database) }
         let head = try state.head(database)
-        let end = min(bound.sequence - 1, head.sequence, state.purgedSequence + count)
-        guard end > state.purgedSequence else { return (0, audit) }
-        let last = try Self.last(after: state.purgedSequence, upTo: end, rows: count, database)
+        var end = min(order.bound.sequence - 1, head.sequence, state.purgedSequence + order.chunk)
+        let decision = try order.rules?.decide(database, state, upTo: end)
+        if let decision { end = min(end, (decision.bound?.sequence ?? 0) - 1) }
+        guard end > state.purgedSequence else { return PurgedChunk(removed: 0, audit: audit, decision: decision) }
+        for proof in [order.bound.proof, decision?.bound].compactMap(\.self)
+        where proof.sequence > state.purgedSequence {
+            try state.check(proof, database)
+        }
+        let last = try Self.last(after: state.purgedSequence, upTo: end, rows: order.chunk, database)
         let sql = "SELECT nonce FROM history_transaction WHERE sequence = ?"
         guard let nonce = try database.first(sql, last, as: Int64.self) else {
             throw HistoryError(
@@ -59,9 +80,10 @@ extension HistoryRecorder {
         let removed = database.latestChanges
         let firstChunk = RecordFormat.chunkKey(sequence: last + 1, chunk: 0)
         try database.execute("DELETE FROM history_chunk WHERE chunk < ?", firstChunk)
+        order.beforeMark?()
         try database.execute(
             "UPDATE history_store SET purged_sequence = ?, purged_nonce = ? WHERE id = 1", last, nonce)
-        return (removed, try writeAudit(audit, removed, database))
+        return PurgedChunk(removed: removed, audit: try writeAudit(audit, removed, database), decision: decision)
     }
 
     /// The last transaction of a chunk of at most `rows` rows, those of `history_chunk` included; one at least.

@@ -178,11 +178,11 @@ actor HistoryWriter {
 
     // MARK: Purging
 
-    /// Purges one chunk: at most `count` of the oldest transactions, and none at or behind `bound`. Returns how many.
-    func purge(_ bound: PurgeBound, _ count: Int64, _ audit: PurgeAudit) throws -> (removed: Int, audit: PurgeAudit) {
+    /// Purges one chunk of the oldest transactions, and none at or behind the order's bound.
+    func purge(_ order: PurgeOrder, _ audit: PurgeAudit) throws -> PurgedChunk {
         let (database, recorder) = try parts()
         return try reporting("purging history") {
-            try recorder.purge(bound, count, audit, database)
+            try recorder.purge(order, audit, database)
         }
     }
 }

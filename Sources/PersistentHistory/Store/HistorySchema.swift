@@ -59,6 +59,7 @@ enum HistorySchema {
             name TEXT PRIMARY KEY,
             author TEXT NOT NULL,
             role TEXT NOT NULL,
+            user TEXT,
             state TEXT NOT NULL,
             floor_sequence INTEGER NOT NULL,
             epoch INTEGER NOT NULL,

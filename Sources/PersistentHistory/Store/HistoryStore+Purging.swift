@@ -27,7 +27,7 @@ extension HistoryStore {
         var audit = PurgeAudit(actor: author, detail: "before sequence \(bound.sequence)")
         var total = 0
         while true {
-            let chunk = try await writer.purge(bound, Self.purgeChunk, audit)
+            let chunk = try await writer.purge(PurgeOrder(bound: bound), audit)
             audit = chunk.audit
             total += chunk.removed
             guard chunk.removed > 0 else { return total }
@@ -50,8 +50,6 @@ extension HistoryStore {
             return Int(max(0, last - state.purgedSequence))
         }
     }
-
-    private static let purgeChunk: Int64 = 1000
 
     private func purgeBound(_ limit: PurgeLimit) async throws -> PurgeBound {
         try await reader.read { database, state in

@@ -68,13 +68,15 @@ public final class HistoryStore: Sendable {
     package let synchronous: Synchronous
     let writer: HistoryWriter?
     let reader: HistoryReader
+    /// Where the time of what Tidings itself notes comes from.
+    let clock: any HistoryClock
 
     /// The author of what Tidings itself writes: tracking and purging by its command. A log must not show the two as one.
     static let operatorName = "tidings"
 
     private init(
         path: String, author: String, openedAt: HistoryToken, synchronous: Synchronous, writer: HistoryWriter?,
-        reader: HistoryReader
+        reader: HistoryReader, clock: any HistoryClock
     ) {
         self.path = path
         self.author = author
@@ -83,6 +85,7 @@ public final class HistoryStore: Sendable {
         self.synchronous = synchronous
         self.writer = writer
         self.reader = reader
+        self.clock = clock
     }
 
     /// Opens a store for reading and writing.
@@ -115,7 +118,9 @@ public final class HistoryStore: Sendable {
         let reader = try HistoryReader(path: path)
         try await reader.open(busyTimeout: options.busyTimeout)
         return HistoryStore(
-            path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer, reader: reader)
+            path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer,
+            reader: reader,
+            clock: options.clock)
     }
 
     /// Opens a store for reading only. Neither the file nor the two beside it (`-wal`, `-shm`) are ever created.
@@ -128,7 +133,8 @@ public final class HistoryStore: Sendable {
         try await reader.open(busyTimeout: options.busyTimeout)
         let head = try await reader.read { database, state in try state.head(database) }
         return HistoryStore(
-            path: path, author: "", openedAt: head, synchronous: options.synchronous, writer: nil, reader: reader)
+            path: path, author: "", openedAt: head, synchronous: options.synchronous, writer: nil, reader: reader,
+            clock: options.clock)
     }
 
     private static func validate(author: String) throws(HistoryError) {

@@ -2,24 +2,24 @@ internal import Glibc
 internal import PersistentHistory
 internal import TidingsAMQP
 
-/// The right to be a store's relay: an advisory lock on `<store>-relay`, which the kernel releases when its holder dies.
+/// The right to be a store's one relay or cleaner: an advisory lock on `<store>-relay` or `<store>-cleaner`, which the kernel releases when its holder dies.
 ///
 /// The file stays when the lock goes: one that is removed while another process opens it would give two holders.
-final class RelayLock: Sendable {
+final class ServiceLock: Sendable {
     private let path: String
     private let descriptor: Int32
 
     /// Opens the file, and does not lock it yet. Throws `invalid` where that is not possible.
-    init(_ store: HistoryStore) throws(MessagingError) {
-        path = store.path + "-relay"
-        // Whoever may write the store may be its relay.
+    init(_ store: HistoryStore, for service: String) throws(MessagingError) {
+        path = "\(store.path)-\(service)"
+        // Whoever may write the store may be that.
         var status = stat()
         let mode = stat(store.path, &status) == 0 ? status.st_mode & 0o666 : 0o600
         descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode)
         guard descriptor >= 0 else {
             throw MessagingError(
                 .invalid,
-                "\(path) cannot be opened (\(String(cString: strerror(errno)))): the relay's user needs write permission "
+                "\(path) cannot be opened (\(String(cString: strerror(errno)))): the \(service)'s user needs write permission "
                     + "for it and its directory")
         }
         // The process's umask has cut the mode; where the file is another user's, it is that user's matter.

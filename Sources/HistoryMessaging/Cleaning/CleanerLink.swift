@@ -1,0 +1,105 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// The cleaner's two connections to the broker: over one it reads, over the other it sends, so that an alarm of the
+/// broker's that stops the second does not stop acks.
+struct CleanerLink: Sendable {
+    let reading: AMQPConnection
+    let sending: AMQPConnection
+    let publisher: AMQPPublisher
+    let names: BrokerNames
+    let log: ServiceLog
+
+    private static let retry = Backoff(first: .milliseconds(100), longest: .seconds(10))
+
+    /// Makes the connections; nil where there is no broker.
+    init?(_ broker: Broker, names: BrokerNames, log: ServiceLog) async throws {
+        guard let reading = try broker.connection("cleaner"), let sending = try broker.connection("cleaner replies")
+        else { return nil }
+        self.reading = reading
+        self.sending = sending
+        publisher = await sending.publisher()
+        self.names = names
+        self.log = log
+    }
+
+    /// Serves both connections until they are closed.
+    func run() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for connection in [reading, sending] { group.addTask { try await connection.run() } }
+            group.addTask { await log.follow(reading) }
+            group.addTask { await declareForSending() }
+            do {
+                try await group.waitForAll()
+            } catch {
+                await close(within: .zero)
+                throw error
+            }
+        }
+    }
+
+    /// Closes both, once what was sent is answered; after `limit` at the latest.
+    func close(within limit: Duration) async {
+        await withTaskGroup(of: Void.self) { group in
+            for connection in [reading, sending] { group.addTask { await connection.close(within: limit) } }
+        }
+    }
+
+    /// Hands on what comes into a queue until the task is cancelled or the connection closed. A queue that somebody has
+    /// deleted is declared again.
+    func receive(_ queue: String, prefetch: UInt16, _ take: @Sendable (AMQPDelivery) -> Void) async {
+        var attempt = 0
+        while !Task.isCancelled {
+            do {
+                try await reading.declare(names.cleaning)
+                let consumer = try await reading.consume(queue, AMQPConsumeOptions(prefetch: prefetch))
+                attempt = 0
+                for try await delivery in consumer { take(delivery) }
+                // The end of the sequence: the task was cancelled, or the connection closed.
+                return
+            } catch let error as AMQPError where error.code == .closed {
+                return
+            } catch is CancellationError {
+                return
+            } catch {
+                attempt += 1
+                log.write(attempt == 1 ? .warning : .debug, "the queue \(queue) cannot be read", error)
+                try? await Task.sleep(for: Self.retry.delay(attempt: attempt, random: .random(in: 0..<1)))
+            }
+        }
+    }
+
+    /// Publishes, and says for each message whether the broker has it or no queue wanted it.
+    func publish(_ publications: [AMQPPublication]) async -> [Bool] {
+        do {
+            return try await publisher.publish(publications).map { result in
+                switch result {
+                case .confirmed, .returned: return true
+                case .nacked: return false
+                case .unknown(let error):
+                    log.write(.info, "a message may not have been published", error)
+                    return false
+                }
+            }
+        } catch {
+            log.write(.debug, "a message was not published", error)
+            return publications.map { _ in false }
+        }
+    }
+
+    /// Declares the exchanges on the sending connection too: over it they may be found missing.
+    private func declareForSending() async {
+        var attempt = 0
+        while !Task.isCancelled {
+            do {
+                return try await sending.declare(names.publishing)
+            } catch let error as AMQPError where error.code == .closed {
+                return
+            } catch {
+                attempt += 1
+                log.write(.debug, "the exchanges cannot be declared", error)
+                try? await Task.sleep(for: Self.retry.delay(attempt: attempt, random: .random(in: 0..<1)))
+            }
+        }
+    }
+}

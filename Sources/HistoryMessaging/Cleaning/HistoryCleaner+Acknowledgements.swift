@@ -1,0 +1,110 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+/// What the cleaner is to send by itself.
+enum Outgoing: Sendable {
+    /// A delivery that counts for nothing: to the dead ones, then acked.
+    case refused(AMQPDelivery, MessageRefusal, event: String)
+    /// What others may want to know.
+    case announcement(AMQPPublication)
+}
+
+extension HistoryCleaner {
+    /// Takes acknowledgements until nothing comes any more: all that have come meanwhile are one write transaction.
+    func takeAcknowledgements(_ inbox: DeliveryInbox<AMQPDelivery>) async throws {
+        while let deliveries = await inbox.take() {
+            // It comes again where it is not acked: several at once are no more than the prefetch limit.
+            try await surviving { try await self.record(deliveries) }
+        }
+    }
+
+    private func record(_ deliveries: [AMQPDelivery]) async throws {
+        var valid: [(delivery: AMQPDelivery, acknowledgement: Acknowledgement)] = []
+        var refused: [(AMQPDelivery, MessageRefusal)] = []
+        for delivery in deliveries {
+            do throws(MessageRefusal) {
+                valid.append((delivery, try checks.acknowledgement(delivery.message, delivery.address)))
+            } catch {
+                refused.append((delivery, error))
+            }
+        }
+        if !valid.isEmpty {
+            let outcome = try await store.acknowledge(
+                valid.map(\.acknowledgement), users: options.users, startsEpoch: true)
+            // What the broker forgets must not be lost with the system's power.
+            try store.makeDurable()
+            options.onStep?(.cleanerAfterAcknowledgement)
+            for ((delivery, acknowledgement), verdict) in zip(valid, outcome.verdicts) {
+                settle(delivery, acknowledgement, verdict, &refused)
+            }
+            noteRecorded(outcome)
+        }
+        for (delivery, refusal) in refused { refuse(delivery, refusal, event: "refused-acknowledgement") }
+    }
+
+    private func settle(
+        _ delivery: AMQPDelivery, _ acknowledgement: Acknowledgement, _ verdict: AcknowledgementVerdict,
+        _ refused: inout [(AMQPDelivery, MessageRefusal)]
+    ) {
+        switch verdict {
+        case .recorded:
+            counted.recorded += 1
+            delivery.ack()
+        case .known:
+            counted.known += 1
+            delivery.ack()
+        case .refused(let refusal):
+            let message = refusal.error(for: acknowledgement).message
+            refused.append(
+                (delivery, MessageRefusal(.init(refusal), message, consumer: acknowledgement.consumer)))
+        }
+    }
+
+    private func noteRecorded(_ outcome: AcknowledgementOutcome) {
+        let count = outcome.verdicts.count { $0 == .recorded }
+        if count > 0 {
+            schedule.acknowledged(count)
+            due.signal()
+        }
+        if let epoch = outcome.newEpoch {
+            // What was seen belongs to the former one.
+            seenHead = nil
+            announce(epoch: epoch, "a consumer has merged history that the store does not have")
+        }
+    }
+
+    /// Counts a message that counts for nothing, and hands it on to where it is kept.
+    func refuse(_ delivery: AMQPDelivery, _ refusal: MessageRefusal, event: String) {
+        counted.refused[refusal.reason.rawValue, default: 0] += 1
+        log.write(
+            .warning, "a message was refused", nil,
+            [
+                ("reason", refusal.reason.rawValue), ("detail", refusal.message),
+                ("user", delivery.message.properties.userID ?? ""),
+            ])
+        outgoing.add(.refused(delivery, refusal, event: event))
+    }
+
+    /// Sends what is to be sent until nothing comes any more. A refused message is acked once the broker has it among
+    /// the dead ones; until then it comes again.
+    func send(_ inbox: DeliveryInbox<Outgoing>, over link: CleanerLink) async {
+        while let elements = await inbox.take() {
+            for element in elements {
+                switch element {
+                case .announcement(let publication): _ = await link.publish([publication])
+                case .refused(let delivery, let refusal, let event):
+                    let publications = [
+                        messages.dead(delivery.message, delivery.address, refusal),
+                        messages.announcement(of: refusal, event, delivery.message),
+                    ]
+                    guard await link.publish(publications).first == true else {
+                        delivery.reject(requeue: true)
+                        continue
+                    }
+                    counted.dead += 1
+                    delivery.ack()
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+internal import PersistentHistory
+internal import TidingsAMQP
+
+extension HistoryCleaner {
+    /// Cleans now, whatever the strategy; also where it does not run.
+    ///
+    /// - Returns: what was removed. Where somebody has registered meanwhile, what was not purged yet stays.
+    /// - Throws: ``MessagingError`` `cleaningBlocked`, naming who blocks and the remedy, where nothing may be removed;
+    ///   ``HistoryError`` `busy`, `closed`, `readOnly`, `diskFull`; `CancellationError` between two write transactions.
+    @discardableResult
+    public func clean() async throws -> CleaningReport {
+        let report = try await purge()
+        guard report.count > 0 || report.obstacles.isEmpty else {
+            throw MessagingError(.cleaningBlocked, "nothing is cleaned: \(report.reason ?? "")")
+        }
+        return report
+    }
+
+    /// What the next cleaning would remove, were it now. Nothing is removed.
+    public func dryRun() async throws -> CleaningReport {
+        CleaningReport(try await store.planCleaning(options.rules))
+    }
+
+    private func purge() async throws -> CleaningReport {
+        let (life, onStep) = (life, options.onStep)
+        let outcome = try await store.clean(options.rules, chunk: options.chunk, isEnding: { life.isStopping }) {
+            step in
+            onStep?(AgentStep(step))
+        }
+        let report = CleaningReport(outcome)
+        note(report)
+        return report
+    }
+
+    private func note(_ report: CleaningReport) {
+        let previous = counted.latest
+        counted.latest = report
+        if report.count > 0 || report.obstacles.isEmpty { counted.cleanings += 1 }
+        counted.removed += report.count
+        if report.count > 0 {
+            log.write(.info, "cleaned", nil, [("transactions", String(report.count))])
+        }
+        // Once for each change, not once a second.
+        guard let reason = report.reason, report.obstacles != previous?.obstacles else { return }
+        log.write(.warning, "cleaning is blocked", nil, [("reason", reason)])
+    }
+
+    // MARK: Cleaning by itself
+
+    /// Cleans whenever the strategy allows it, until it is stopped.
+    func keepClean() async throws {
+        var isFirst = true
+        while !life.isStopping {
+            try Task.checkCancellation()
+            let mustClean = isFirst && options.cleanOnStart
+            try await surviving {
+                try await self.checkLineage()
+                try await self.cleanIfDue(now: mustClean)
+            }
+            isFirst = false
+            await due.wait(until: .now + options.tick)
+        }
+    }
+
+    private func cleanIfDue(now mustClean: Bool) async throws {
+        let time = options.clock.microseconds
+        if broker.configuration == nil { try await countAcknowledgements() }
+        guard mustClean || schedule.isDue(at: time) else { return }
+        let report = try await purge()
+        // A refused attempt uses up no slot.
+        if report.count > 0 || report.obstacles.isEmpty { schedule.cleaned(at: time) }
+    }
+
+    /// Where acknowledgements come by no broker, the store tells which have come.
+    private func countAcknowledgements() async throws {
+        var tokens: [String: HistoryToken] = [:]
+        for consumer in try await store.consumers() { tokens[consumer.name] = consumer.acknowledged }
+        defer { seenAcknowledgements = tokens }
+        guard let seen = seenAcknowledgements else { return }
+        schedule.acknowledged(tokens.count { $0.value != seen[$0.key] })
+    }
+
+    /// Whether the history still holds what this cleaner has seen of it. It does not where an older copy of the file was
+    /// put in its place: then a new epoch begins, and everybody resyncs.
+    private func checkLineage() async throws {
+        if let seen = seenHead, try await store.hasLost(seen) {
+            guard let epoch = try await store.beginEpoch(afterLosing: seen) else { return }
+            announce(epoch: epoch, "the cleaner has seen history that the store does not have any more")
+        }
+        seenHead = try await store.currentToken()
+    }
+
+    /// Tells everybody of a new epoch.
+    func announce(epoch: Int64, _ reason: String) {
+        counted.newEpochs += 1
+        log.write(.error, "the history's lineage was lost, a new epoch begins", nil, [("epoch", String(epoch))])
+        guard link != nil else { return }
+        outgoing.add(
+            .announcement(
+                messages.announcement("epoch-changed", ["epoch": .integer(epoch), "reason": .string(reason)])))
+    }
+
+    /// Runs a part of the work again and again, with a growing delay, while what it needs is out of reach for a time.
+    func surviving(_ body: @Sendable () async throws -> Void) async throws {
+        let retry = Backoff(first: .milliseconds(50), longest: .seconds(5))
+        var attempt = 0
+        while true {
+            do {
+                return try await body()
+            } catch let error as HistoryError where error.isRetriable && !life.isStopping {
+                attempt += 1
+                log.write(attempt == 1 ? .warning : .debug, "the store cannot be written, tries again", error)
+                try await Task.sleep(for: retry.delay(attempt: attempt, random: .random(in: 0..<1)))
+            }
+        }
+    }
+}
+
+extension AgentStep {
+    fileprivate init(_ step: CleaningStep) {
+        self =
+            switch step {
+            case .beforeChunk: .cleanerBeforeChunk
+            case .betweenChunks: .cleanerBetweenChunks
+            case .beforeMark: .cleanerBeforeMark
+            case .afterMark: .cleanerAfterMark
+            }
+    }
+}

@@ -1,0 +1,142 @@
+internal import FoundationEssentials
+internal import TidingsSQLite
+
+/// What is written about consumers, inside one write transaction of the caller's.
+struct Registry {
+    let database: Database
+    let state: StoreState
+    /// The time to note, in microseconds since 1970.
+    let time: Int64
+
+    /// Registers a consumer.
+    func register(_ request: RegistrationRequest) throws -> ConsumerRegistration {
+        let existing = try ConsumerRecord.find(request.consumer, database, state)
+        let user = try user(of: existing, for: request)
+        let head = try state.head(database)
+        let place = RegistrationRules.place(
+            of: existing, token: try request.token.flatMap(usable), mark: state.mark, head: head)
+        try database.execute(
+            """
+            INSERT INTO history_consumer(
+                name, author, role, user, state, floor_sequence, epoch, sequence, nonce, registered, acknowledged)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, NULL)
+            ON CONFLICT(name) DO UPDATE SET author = ?2, role = ?3, user = ?4, state = ?5, floor_sequence = ?6,
+                epoch = ?7, sequence = ?8, nonce = ?9, registered = ?10
+            """,
+            request.consumer, request.author, request.role, user, place.state.rawValue, place.floor, state.epoch,
+            place.acknowledged?.sequence, place.acknowledged.map { Int64(bitPattern: $0.nonce) }, time)
+        return ConsumerRegistration(floor: try token(at: place.floor), state: place.state)
+    }
+
+    /// The user whose acknowledgements will count.
+    private func user(of existing: ConsumerRecord?, for request: RegistrationRequest) throws(HistoryError) -> String? {
+        // Whoever writes into the file can do everything anyway, and an operator's eviction frees the name.
+        guard let asking = request.user else { return existing?.user }
+        let owner = request.requiredUser ?? (existing?.state == .evicted ? nil : existing?.user)
+        guard owner == nil || owner == asking else {
+            throw HistoryError(
+                .invalidRequest,
+                "the consumer \(request.consumer) belongs to another user of the broker's: log in as that one, or evict "
+                    + "the consumer first")
+        }
+        return asking
+    }
+
+    /// The token, where reading can go on behind it.
+    private func usable(_ token: HistoryToken) throws -> HistoryToken? {
+        do {
+            try state.check(token, database)
+            return token
+        } catch let error as HistoryError where error.code == .tokenInvalid || error.code == .tokenExpired {
+            return nil
+        }
+    }
+
+    /// The nonce at a sequence: the mark's, or a transaction's.
+    private func nonce(at sequence: Int64) throws -> UInt64? {
+        if sequence == state.purgedSequence { return state.purgedNonce }
+        return try database.first("SELECT nonce FROM history_transaction WHERE sequence = ?", sequence, as: Int64.self)
+            .map { UInt64(bitPattern: $0) }
+    }
+
+    private func token(at sequence: Int64) throws -> HistoryToken {
+        guard let nonce = try nonce(at: sequence) else {
+            throw HistoryError(
+                .damagedHistory, "\(database.path): transaction \(sequence) is missing between others: restore a backup"
+            )
+        }
+        return state.token(sequence, nonce)
+    }
+
+    // MARK: Acknowledging
+
+    /// Records acknowledgements, the largest of each consumer.
+    ///
+    /// - Parameter epochActor: who begins a new epoch where a lost lineage is proven; nil does not begin one.
+    func acknowledge(
+        _ acknowledgements: [Acknowledgement], users: [String: String], epochActor: String?
+    ) throws -> AcknowledgementOutcome {
+        let rules = AcknowledgementRules(mark: state.mark, head: try state.head(database), users: users)
+        var records: [String: ConsumerRecord?] = [:]
+        var outcome = AcknowledgementOutcome(verdicts: [])
+        var changed: [String: HistoryToken] = [:]
+        for acknowledgement in acknowledgements {
+            let name = acknowledgement.consumer
+            let record = try records[name] ?? ConsumerRecord.find(name, database, state)
+            let verdict = rules.judge(
+                acknowledgement, of: record, nonce: try nonce(at: acknowledgement.token.sequence))
+            records[name] = verdict == .recorded ? record?.acknowledging(acknowledgement.token, at: time) : record
+            if verdict == .recorded { changed[name] = acknowledgement.token }
+            outcome.verdicts.append(verdict)
+            if let epochActor, case .refused(let refusal) = verdict, refusal.provesLostLineage {
+                let detail = "\(name) acknowledged sequence \(acknowledgement.token.sequence): \(refusal.rawValue)"
+                let epoch = try beginEpoch(actor: epochActor, detail: detail)
+                outcome.newEpoch = epoch
+                // All others were of the former one.
+                outcome.verdicts += acknowledgements.dropFirst(outcome.verdicts.count).map { _ in .refused(.otherEpoch)
+                }
+                outcome.verdicts = outcome.verdicts.map { $0 == .recorded ? .refused(.otherEpoch) : $0 }
+                return outcome
+            }
+        }
+        for (name, token) in changed { try record(token, of: name) }
+        return outcome
+    }
+
+    private func record(_ token: HistoryToken, of consumer: String) throws {
+        try database.execute(
+            """
+            UPDATE history_consumer SET state = 'active', epoch = ?, sequence = ?, nonce = ?, acknowledged = ?
+            WHERE name = ?
+            """, token.epoch, token.sequence, Int64(bitPattern: token.nonce), time, consumer)
+    }
+
+    // MARK: Epochs
+
+    /// Begins a new epoch: every token that was handed out is invalid, every consumer has to acknowledge anew.
+    func beginEpoch(actor: String, detail: String) throws -> Int64 {
+        let epoch = state.epoch + 1
+        let head = try state.head(database).sequence
+        try database.execute(
+            "UPDATE history_store SET epoch = ?, published_sequence = min(published_sequence, ?) WHERE id = 1", epoch,
+            head)
+        try database.execute(
+            """
+            UPDATE history_consumer SET sequence = NULL, nonce = NULL, acknowledged = NULL,
+                floor_sequence = min(floor_sequence, ?), state = iif(state = 'active', 'resyncing', state)
+            """, head)
+        try database.execute(
+            "INSERT INTO history_audit(time, kind, actor, count, detail) VALUES (?, 'epoch', ?, ?, ?)", time, actor,
+            epoch, detail)
+        return epoch
+    }
+}
+
+extension ConsumerRecord {
+    /// The record, once the consumer has acknowledged a token.
+    func acknowledging(_ token: HistoryToken, at time: Int64) -> ConsumerRecord {
+        ConsumerRecord(
+            name: name, author: author, role: role, user: user, state: .active, floor: floor, epoch: token.epoch,
+            acknowledged: token, registeredAt: registeredAt, acknowledgedAt: time)
+    }
+}
