@@ -26,6 +26,9 @@ struct BenchmarkCommand {
         case "publish": try await BrokerBenchmark(work: .publish, options: options).run()
         case "consume": try await BrokerBenchmark(work: .consume, options: options).run()
         case "roundtrip": try await BrokerBenchmark(work: .roundTrip, options: options).run()
+        case "catchup": try await CatchUpBenchmark(options: options).run()
+        case "latency": try await PipelineBenchmark(work: .latency, options: options).run()
+        case "pipeline": try await PipelineBenchmark(work: .flatOut, options: options).run()
         case "": throw BenchmarkError("name a benchmark")
         default: throw BenchmarkError("there is no benchmark \(options.benchmark)")
         }

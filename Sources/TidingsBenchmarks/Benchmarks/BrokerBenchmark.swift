@@ -1,6 +1,3 @@
-import Glibc
-import TidingsTestKit
-
 /// Messages through the broker, by the library and by C functions in turn.
 ///
 /// Broker and both sides share the machine, so that only ratios mean anything.
@@ -16,18 +13,7 @@ struct BrokerBenchmark {
     let options: BenchmarkOptions
 
     func run() async throws -> [Measurement] {
-        if let url = options.broker.url { return try await run(BrokerEndpoint(url)) }
-        // The broker's files go where the directory for temporary files is, like all others of a measurement.
-        setenv("TMPDIR", options.directory, 1)
-        let broker = try await PrivateBroker.start()
-        do {
-            let measurements = try await run(BrokerEndpoint(broker.makeVirtualHost().url))
-            await broker.shutDown()
-            return measurements
-        } catch {
-            await broker.shutDown()
-            throw error
-        }
+        try await BenchmarkBroker.with(options) { try await run($0) }
     }
 
     private func run(_ endpoint: BrokerEndpoint) async throws -> [Measurement] {

@@ -8,6 +8,8 @@ final class RawConsumer {
     private(set) var count = 0
     /// The number in the last message.
     private(set) var number = 0
+    /// False where the caller acknowledges, once what was received is safe.
+    var acknowledgesItself = true
     private let run: BrokerRun
     private let queue: RawText
     private var tag: UInt64 = 0
@@ -56,7 +58,7 @@ final class RawConsumer {
         }
         guard try takeFrame() else { return false }
         count += 1
-        if count % run.acknowledgedTogether == 0 || count == run.count { try acknowledge() }
+        if acknowledgesItself, count % run.acknowledgedTogether == 0 || count == run.count { try acknowledge() }
         connection.releaseBuffers()
         return true
     }
@@ -89,7 +91,7 @@ final class RawConsumer {
     }
 
     /// Settles all deliveries up to the last: once, as a second time would close the channel.
-    private func acknowledge() throws {
+    func acknowledge() throws {
         guard tag > acknowledgedTag else { return }
         acknowledgedTag = tag
         try RawBrokerConnection.check(
