@@ -1,7 +1,6 @@
 internal import FoundationEssentials
 package import PersistentHistory
 package import TidingsAMQP
-internal import TidingsSQLite
 
 /// Writes transactions as messages. Its buffers serve one after the other.
 package struct HistoryMessageEncoder {
@@ -44,7 +43,9 @@ package struct HistoryMessageEncoder {
             changes.json.rewind(to: envelope)
             changes.json.omission()
         }
-        return (AMQPMessage(changes.json.bytes, properties: properties(of: header, identity)), isThin)
+        // A copy of its own size: else the message would keep the buffer, and that could not be used again.
+        let body = changes.json.bytes.withUnsafeBufferPointer { Array($0) }
+        return (AMQPMessage(body, properties: properties(of: header, identity)), isThin)
     }
 
     private mutating func identity(of token: HistoryToken) -> MessageIdentity {
@@ -56,16 +57,13 @@ package struct HistoryMessageEncoder {
 
     /// Writes the envelope; false where it fits only with parts of it left out, and then the message must be thin.
     private mutating func writeEnvelope(_ header: HistoryMessageHeader, _ identity: MessageIdentity) throws -> Bool {
-        let lists = [header.entities, [], []]
-        let contexts = [header.contextName, header.contextName, nil]
-        for (entities, contextName) in zip(lists, contexts) {
+        for omitted in 0..<3 {
             changes.json.removeAll()
             changes.json.beginObject()
             changes.json.envelope(
-                header, identity, contextName: contextName, entities: entities, source: source)
-            guard changes.json.bytes.count + JSONWriter.omissionLength > limit else {
-                return entities == header.entities && contextName == header.contextName
-            }
+                header, identity, contextName: omitted < 2 ? header.contextName : nil,
+                entities: omitted < 1 ? header.entities : [], source: source)
+            if changes.json.bytes.count + JSONWriter.omissionLength <= limit { return omitted == 0 }
         }
         throw MessagingError(
             .invalid,
@@ -143,54 +141,5 @@ extension HistoryMessageHeader {
             contextName: transaction.contextName, origin: transaction.origin.description,
             microseconds: transaction.microseconds, entities: transaction.entities,
             changeCount: transaction.changeCount, isOmitted: false)
-    }
-}
-
-extension JSONWriter {
-    /// What ``omission()`` writes, in bytes.
-    static let omissionLength = 16
-
-    /// Ends a message without changes.
-    mutating func omission() {
-        key("omitted")
-        bool(true)
-        endObject()
-    }
-
-    /// Writes the members of a message's envelope, all but those that depend on its changes.
-    mutating func envelope(
-        _ header: HistoryMessageHeader, _ identity: MessageIdentity, contextName: String?, entities: [String],
-        source: String
-    ) {
-        member("specversion", MessageEnvelope.specificationVersion)
-        member("id", identity.message)
-        member("source", source)
-        member("type", MessageEnvelope.type)
-        member("time", RFC3339.string(microseconds: header.microseconds))
-        member("store", identity.store)
-        member("epoch", String(header.token.epoch))
-        member("sequence", MessageText.padded(header.token.sequence))
-        member("nonce", header.token.nonceText)
-        if let nonce = header.previousNonce { member("previousnonce", HistoryToken.nonceText(nonce)) }
-        member("author", header.author)
-        if let contextName { member("contextname", contextName) }
-        member("origin", header.origin)
-        if !entities.isEmpty { member("entities", MessageText.list(entities)) }
-        member("changecount", String(header.changeCount))
-    }
-
-    /// Writes what happened to tables themselves.
-    mutating func schemaChanges(_ changes: [HistorySchemaChange]) {
-        array { writer in
-            for change in changes {
-                writer.object { writer in
-                    writer.member("kind", change.kind.rawValue)
-                    writer.member("entity", change.entity)
-                    writer.key("columns")
-                    writer.strings(change.columns)
-                    writer.member("detail", change.detail)
-                }
-            }
-        }
     }
 }

@@ -75,15 +75,21 @@ struct RecordReader {
         return type == RecordFormat.redactedSerialType
     }
 
-    /// A value; nil for a redacted one.
+    /// A value; nil for a redacted one. (Written out: by way of ``storedValue()`` it takes a tenth longer.)
     mutating func value() throws(HistoryError) -> SQLiteValue? {
-        switch try storedValue() {
-        case .null: .null
-        case .redacted: nil
-        case .integer(let number): .integer(number)
-        case .real(let number): .real(number)
-        case .text(let range): SQLiteValue(textBytes: UnsafeRawBufferPointer(rebasing: bytes[range]))
-        case .blob(let range): .blob(Array(bytes[range]))
+        let type = try varint()
+        let length = try Self.length(of: type)
+        let start = position
+        try skip(length)
+        switch type {
+        case 0: return .null
+        case RecordFormat.redactedSerialType: return nil
+        case 8, 9: return .integer(Int64(type) - 8)
+        case 7: return .real(Double(bitPattern: UInt64(bitPattern: integer(at: start, length: 8))))
+        case 1...6: return .integer(integer(at: start, length: length))
+        default:
+            let content = UnsafeRawBufferPointer(rebasing: bytes[start..<start + length])
+            return type % 2 == 1 ? SQLiteValue(textBytes: content) : .blob(Array(content))
         }
     }
 

@@ -113,6 +113,16 @@ struct JSONReaderTests {
         #expect(error?.code == .malformedMessage)
     }
 
+    @Test("a number of millions of digits is a number like any other")
+    func longNumbers() throws {
+        let digits = String(repeating: "9", count: 2 << 20)
+        #expect(try value("0.\(digits)") == .real(1))
+        #expect(try value("0.\(digits.replacing("9", with: "0"))1") == .real(0))
+        #expect(throws: MessagingError.self) { try value("\(digits).0") }
+        #expect(throws: MessagingError.self) { try value("1e\(digits)") }
+        #expect(throws: MessagingError.self) { try value(digits) }
+    }
+
     @Test("nesting goes 32 levels deep and no deeper, however deep it is")
     func depth() throws {
         func nested(_ depth: Int) -> [UInt8] {

@@ -108,4 +108,20 @@ struct LimitTests {
         #expect(try HistoryMessageHeader(decoding: long.message.body).contextName == nil)
         #expect(try await !encoded(try #require(transactions.first), limit: 256 << 10).isThin)
     }
+
+    @Test("a small message behind a large one takes no more memory than it needs, nor does the buffer change")
+    func memory() async throws {
+        let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+        try await temporary.write("INSERT INTO t VALUES (1, printf('%.200000c', 'z'))")
+        try await temporary.write("INSERT INTO t VALUES (2, 'y')")
+        let transactions = try await temporary.transactions().suffix(2)
+        var encoder = HistoryMessageEncoder(names: names, user: nil)
+        let large = try await encoder.encode(try #require(transactions.first), previousNonce: nil).message
+        let capacity = encoder.capacity
+        let small = try await encoder.encode(try #require(transactions.last), previousNonce: nil).message
+        #expect(large.body.count > 200_000)
+        #expect(small.body.count < 1000)
+        #expect(small.body.capacity < 2000)
+        #expect(encoder.capacity == capacity)
+    }
 }
