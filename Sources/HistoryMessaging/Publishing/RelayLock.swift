@@ -11,7 +11,7 @@ final class RelayLock: Sendable {
 
     /// Opens the file, and does not lock it yet. Throws `invalid` where that is not possible.
     init(_ store: HistoryStore) throws(MessagingError) {
-        path = store.path + "-relay"
+        path = store.relayLockPath
         // Whoever may write the store may be its relay.
         var status = stat()
         let mode = stat(store.path, &status) == 0 ? status.st_mode & 0o666 : 0o600

@@ -18,6 +18,9 @@ extension HistoryStore {
         try await reader.read(body)
     }
 
+    /// The file whose lock makes a process the store's relay.
+    package var relayLockPath: String { path + "-relay" }
+
     /// True where the store was opened for writing.
     package var isWritable: Bool { writer != nil }
 
