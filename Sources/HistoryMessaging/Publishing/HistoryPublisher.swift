@@ -111,7 +111,8 @@ public actor HistoryPublisher: HistoryService {
                 await relay?.stop()
                 await connection.close(within: .seconds(1))
             }
-            try await group.waitForAll()
+            // The first error ends the others; waiting for all would wait for what nobody ends.
+            while try await group.next() != nil {}
         }
     }
 

@@ -136,7 +136,8 @@ public actor HistoryRelay: HistoryService {
                 try await self.work(sender)
                 await connection.close(within: .seconds(1))
             }
-            try await group.waitForAll()
+            // The first error ends the others; waiting for all would wait for what nobody ends.
+            while try await group.next() != nil {}
         }
     }
 
