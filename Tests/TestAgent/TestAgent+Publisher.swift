@@ -58,7 +58,7 @@ extension TestAgent {
                 }
                 await publisher.stop()
             }
-            try await group.waitForAll()
+            while try await group.next() != nil {}
         }
         await store.close()
     }
@@ -89,7 +89,7 @@ extension TestAgent {
                 for await _ in isEnding.stream {}
                 await relay.stop()
             }
-            try await group.waitForAll()
+            while try await group.next() != nil {}
         }
         await store.close()
     }
@@ -137,7 +137,7 @@ extension TestAgent {
                 report("\(before) \(written) \(try peakMemory()) \(await publisher.status().thin)")
                 await publisher.stop()
             }
-            try await group.waitForAll()
+            while try await group.next() != nil {}
         }
     }
 

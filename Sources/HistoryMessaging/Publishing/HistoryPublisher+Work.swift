@@ -21,9 +21,16 @@ extension HistoryPublisher {
             store, broker, window: options.window, messageLimit: options.messageLimit,
             isDurable: store.synchronous == .full)
         let commits = try await store.commits()
-        let wakeup = life.wakeup
+        let (wakeup, gate) = (life.wakeup, commitGate)
         try await withThrowingDiscardingTaskGroup { group in
-            group.addTask { for await _ in commits { wakeup.signal() } }
+            group.addTask {
+                for await _ in commits {
+                    await gate.wait()
+                    wakeup.signal()
+                }
+                // The store is closed: the next look at it tells.
+                wakeup.signal()
+            }
             do {
                 try await publishAll(&outbox) { batch in
                     batchesOnTheWay += 1
@@ -36,7 +43,16 @@ extension HistoryPublisher {
             }
             group.cancelAll()
         }
-        try await record(isLast: true)
+        await recordTheEnd()
+    }
+
+    /// Says what is confirmed at the end. Where that is not possible, the relay finds out by itself that nobody is left.
+    private func recordTheEnd() async {
+        do {
+            try await record(isLast: true)
+        } catch {
+            log.write(.warning, "what was confirmed last cannot be recorded", error)
+        }
     }
 
     // MARK: Beginning
@@ -121,10 +137,7 @@ extension HistoryPublisher {
                 outbox.forgetCounts()
             }
             try await outbox.send(transactions) { batch in
-                while batchesOnTheWay >= Self.batchesAtATime {
-                    try checkDrain()
-                    try await pause()
-                }
+                try await waitForRoom()
                 for (sequence, origin) in zip(batch.sequences, batch.origins) { ledger.add(sequence, origin) }
                 sentThrough = batch.sequences.last ?? sentThrough
                 send(batch)
@@ -135,6 +148,16 @@ extension HistoryPublisher {
         ledger.read(through: cursor.sequence)
         releaseWaiters()
         return !page.isAtEnd || !transactions.isEmpty
+    }
+
+    private func waitForRoom() async throws {
+        guard batchesOnTheWay >= Self.batchesAtATime else { return }
+        commitGate.close()
+        defer { commitGate.open() }
+        while batchesOnTheWay >= Self.batchesAtATime {
+            try checkDrain()
+            try await pause()
+        }
     }
 
     /// Publishes a batch until all of it is settled, or everything ends.

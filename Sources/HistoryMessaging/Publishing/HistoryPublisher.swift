@@ -22,7 +22,7 @@ public actor HistoryPublisher: HistoryService {
         public var messageLimit = 256 << 10
         /// Whether a relay runs in the same process.
         public var relays = false
-        /// The relay's options.
+        /// The relay's options. Without a logger of its own it has the publisher's.
         public var relay = HistoryRelay.Options()
         /// The delays before what the broker did not take is sent again.
         public var retry = Backoff(first: .milliseconds(100), longest: .seconds(10))
@@ -58,6 +58,8 @@ public actor HistoryPublisher: HistoryService {
     var lineage = 0
     var known: Set<String> = []
     var batchesOnTheWay = 0
+    /// Closed while there is no room for another batch: commits then wake nobody, and cost what they cost without it.
+    let commitGate = Gate(isOpen: true)
     var thin = 0
     var purged = 0
     var rows = PublisherRows()
@@ -92,7 +94,9 @@ public actor HistoryPublisher: HistoryService {
         }
         guard let connection = try broker.connection("publisher") else { return try await life.waitForStop() }
         self.connection = connection
-        let relay = options.relays ? HistoryRelay(store, broker: broker, options: options.relay) : nil
+        var relayOptions = options.relay
+        if relayOptions.logger is SilentLogger { relayOptions.logger = options.logger }
+        let relay = options.relays ? HistoryRelay(store, broker: broker, options: relayOptions) : nil
         self.relay = relay
         let sender = await MessageSender(
             connection, window: options.window, names: broker.names(for: store), retry: options.retry, log: log)
@@ -105,9 +109,10 @@ public actor HistoryPublisher: HistoryService {
             group.addTask {
                 try await self.work(sender)
                 await relay?.stop()
-                await connection.close()
+                await connection.close(within: .seconds(1))
             }
-            try await group.waitForAll()
+            // The first error ends the others; waiting for all would wait for what nobody ends.
+            while try await group.next() != nil {}
         }
     }
 

@@ -23,9 +23,16 @@ extension HistoryRelay {
         var outbox = try Outbox(
             store, broker, window: options.window, messageLimit: options.messageLimit, isDurable: false)
         let commits = try await store.commits()
-        let wakeup = life.wakeup
+        let (wakeup, gate) = (life.wakeup, commitGate)
         try await withThrowingDiscardingTaskGroup { group in
-            group.addTask { for await _ in commits { wakeup.signal() } }
+            group.addTask {
+                for await _ in commits {
+                    await gate.wait()
+                    wakeup.signal()
+                }
+                // The store is closed: the next look at it tells.
+                wakeup.signal()
+            }
             do {
                 try await relayAll(&outbox) { batch in
                     batchesOnTheWay += 1
@@ -38,7 +45,17 @@ extension HistoryRelay {
             }
             group.cancelAll()
         }
-        if ledger.publishedThrough.sequence > recordedThrough { try await record() }
+        await recordTheEnd()
+    }
+
+    /// Records what is confirmed at the end. Where that is not possible, the next relay publishes it once more.
+    private func recordTheEnd() async {
+        guard ledger.publishedThrough.sequence > recordedThrough else { return }
+        do {
+            try await record()
+        } catch {
+            log.write(.warning, "what was confirmed last cannot be recorded", error)
+        }
     }
 
     /// Switches publishing on, and finds up to where everything is published.
@@ -130,6 +147,9 @@ extension HistoryRelay {
     }
 
     private func waitForRoom() async throws {
+        guard batchesOnTheWay >= Self.batchesAtATime else { return }
+        commitGate.close()
+        defer { commitGate.open() }
         while batchesOnTheWay >= Self.batchesAtATime {
             try checkDrain()
             try await recordIfDue()

@@ -49,6 +49,8 @@ public actor HistoryRelay: HistoryService {
     /// Counts lineages: answers to messages of an earlier one mean nothing.
     var lineage = 0
     var batchesOnTheWay = 0
+    /// Closed while there is no room for another batch: commits then wake nobody, and cost what they cost without it.
+    let commitGate = Gate(isOpen: true)
     var thin = 0
     var purged = 0
     /// What was seen last: another version means that somebody has committed.
@@ -132,9 +134,10 @@ public actor HistoryRelay: HistoryService {
             group.addTask { await log.follow(connection) }
             group.addTask {
                 try await self.work(sender)
-                await connection.close()
+                await connection.close(within: .seconds(1))
             }
-            try await group.waitForAll()
+            // The first error ends the others; waiting for all would wait for what nobody ends.
+            while try await group.next() != nil {}
         }
     }
 

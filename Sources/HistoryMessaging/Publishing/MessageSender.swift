@@ -14,9 +14,9 @@ final class MessageSender: Sendable {
     /// A batch's place in the order of writing.
     struct Turn: Sendable {
         /// Open once the batch before has its place; nil where there is none before.
-        let previous: Latch?
+        let previous: Gate?
         /// Open once this batch has its own.
-        let hasEnded = Latch()
+        let hasEnded = Gate()
     }
 
     let connection: AMQPConnection

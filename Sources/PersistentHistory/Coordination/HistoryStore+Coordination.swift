@@ -27,6 +27,9 @@ extension HistoryStore {
         }
     }
 
+    /// The files whose locks make processes the store's relay and its cleaner.
+    package var serviceLockPaths: [String] { ["relay", "cleaner"].map { "\(path)-\($0)" } }
+
     /// True where the store was opened for writing.
     package var isWritable: Bool { writer != nil }
 

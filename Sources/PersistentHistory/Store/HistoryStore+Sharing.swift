@@ -58,7 +58,7 @@ extension HistoryStore {
                     + "put the store into a directory of its own")
         }
         try Self.assign(directory, to: group, mode: 0o2770)
-        for file in [path] + Database.companions(of: path) where Database.exists(file) {
+        for file in [path] + serviceLockPaths + Database.companions(of: path) where Database.exists(file) {
             try Self.assign(file, to: group, mode: 0o660)
         }
     }

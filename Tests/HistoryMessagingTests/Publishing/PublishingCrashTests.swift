@@ -57,10 +57,11 @@ struct PublishingCrashTests {
         options.pollInterval = .milliseconds(20)
         let relay = HistoryRelay(fixture.store, broker: fixture.broker, options: options)
         let head = try await fixture.store.currentToken().sequence
+        let begin = ContinuousClock.now
         try await withServices(relay) { try await until { try await fixture.publishedSequence() == head } }
         let published = try await fixture.publishedTokens()
         let committed = try await fixture.committedTokens()
-        print("\(committed.count) committed, \(published.count) messages")
+        print("\(committed.count) committed, \(published.count) messages; the rest took \(ContinuousClock.now - begin)")
         #expect(Set(published) == Set(committed))
     }
 }

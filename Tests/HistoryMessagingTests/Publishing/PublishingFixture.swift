@@ -121,7 +121,7 @@ func withServices<Value: Sendable>(
             throw error
         }
         for service in services { await service.stop() }
-        try await group.waitForAll()
+        while try await group.next() != nil {}
         return value
     }
 }

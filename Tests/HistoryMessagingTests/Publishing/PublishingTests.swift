@@ -221,6 +221,23 @@ struct HistoryPublishingTests {
         #expect(await publisher.status().purged == 90)
     }
 
+    @Test("Another epoch under a running publisher: it begins anew, and goes on with the epoch's tokens")
+    func epoch() async throws {
+        let fixture = try await PublishingFixture()
+        let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
+        try await withServices(publisher) {
+            let token = try await fixture.insert(3)
+            try await publisher.waitUntilPublished(through: token)
+            try await until { try await fixture.row(of: fixture.store.origin)?.confirmed == token.sequence }
+            try await fixture.store.coordinate { db, _ in try db.execute("UPDATE history_store SET epoch = 2") }
+            let last = try await fixture.insert(2)
+            try await until { try await fixture.row(of: fixture.store.origin)?.confirmed == last.sequence }
+        }
+        let published = try await fixture.publishedTokens()
+        #expect(published.map(\.sequence) == [1, 2, 3, 4, 5, 6])
+        #expect(published.map(\.epoch) == [1, 1, 1, 1, 2, 2])
+    }
+
     @Test("Without a broker it waits to be stopped, and switches nothing on")
     func noBroker() async throws {
         let temporary = try await TemporaryStore(schema: PublishingFixture.schema)

@@ -65,9 +65,63 @@ struct HistoryRelayingTests {
         let fixture = try await PublishingFixture()
         let child = try ChildProcess(ChildProcess.built("TestAgent"), ["publisher", "leave", fixture.path, "7"])
         #expect(await child.wait() == .signalled(SIGKILL))
-        let relay = HistoryRelay(fixture.store, broker: fixture.broker, options: Self.options())
-        try await withServices(relay) { try await until { try await fixture.publishedSequence() == 8 } }
+        var options = Self.options()
+        options.forgetAfter = .zero
+        let relay = HistoryRelay(fixture.store, broker: fixture.broker, options: options)
+        try await withServices(relay) {
+            try await until { try await fixture.publishedSequence() == 8 }
+            // With the next record the dead one's row goes: it has nothing left.
+            try await fixture.insert(1)
+            try await until { try await fixture.store.observe { db, _ in try PublisherRecord.all(db) }.isEmpty }
+        }
         #expect(try await fixture.publishedTokens() == fixture.committedTokens())
+    }
+
+    @Test("A publisher whose broker is away says that it lives, and is left alone")
+    func heartbeat() async throws {
+        let fixture = try await PublishingFixture()
+        let publisher = HistoryPublisher(fixture.store, broker: try Broker(urls: "amqp://127.0.0.1:1"))
+        let other = try await HistoryStore.open(fixture.path, author: "other")
+        let relay = HistoryRelay(other, broker: fixture.broker, options: Self.options(grace: .seconds(10)))
+        try await withServices(publisher, relay) {
+            try await until { try await fixture.row(of: fixture.store.origin) != nil }
+            let first = try await fixture.row(of: fixture.store.origin)?.heartbeat ?? 0
+            try await until { try await fixture.row(of: fixture.store.origin)?.heartbeat ?? 0 > first }
+            #expect(await relay.status().confirmed <= 1)
+        }
+        await other.close()
+    }
+
+    @Test("Another epoch under a running relay: it begins anew, and goes on with the epoch's tokens")
+    func epoch() async throws {
+        let fixture = try await PublishingFixture()
+        let relay = HistoryRelay(fixture.store, broker: fixture.broker, options: Self.options())
+        try await withServices(relay) {
+            try await fixture.insert(3)
+            try await until { try await fixture.publishedSequence() == 4 }
+            try await fixture.store.coordinate { db, _ in try db.execute("UPDATE history_store SET epoch = 2") }
+            try await fixture.insert(2)
+            try await until { try await fixture.publishedSequence() == 6 }
+        }
+        let published = try await fixture.publishedTokens()
+        #expect(published.map(\.sequence) == [1, 2, 3, 4, 5, 6])
+        #expect(published.map(\.epoch) == [1, 1, 1, 1, 2, 2])
+    }
+
+    @Test("A store that is closed under them ends both, with the reason")
+    func closed() async throws {
+        let fixture = try await PublishingFixture()
+        let services: [any HistoryService] = [
+            HistoryPublisher(fixture.store, broker: fixture.broker),
+            HistoryRelay(fixture.store, broker: fixture.broker, options: Self.options()),
+        ]
+        let runs = services.map { service in Task { try await service.run() } }
+        try await until { try await fixture.publishedSequence() == 1 }
+        await fixture.store.close()
+        for run in runs {
+            let error = await #expect(throws: HistoryError.self) { try await run.value }
+            #expect(error?.code == .closed)
+        }
     }
 
     @Test("One that has stopped while the broker was away is taken over at once, whatever the grace")

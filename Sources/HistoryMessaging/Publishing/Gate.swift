@@ -1,15 +1,17 @@
 internal import TidingsAMQP
 
-/// Opens once; whoever waits for it goes on then, and whoever comes later at once.
-final class Latch: Sendable {
+/// Open or closed; whoever waits goes on when it opens.
+final class Gate: Sendable {
     private struct State {
-        var isOpen = false
+        var isOpen: Bool
         var waiting: [CheckedContinuation<Void, Never>] = []
     }
 
-    private let state = Locked(State())
+    private let state: Locked<State>
 
-    /// Lets everybody through.
+    init(isOpen: Bool = false) { state = Locked(State(isOpen: isOpen)) }
+
+    /// Lets everybody through, from now on.
     func open() {
         let waiting = state.withLock { state in
             defer { state.waiting = [] }
@@ -19,7 +21,10 @@ final class Latch: Sendable {
         for continuation in waiting { continuation.resume() }
     }
 
-    /// Waits until it is open. A cancellation does not end the wait: whoever is to open it is cancelled too.
+    /// Lets nobody through any more.
+    func close() { state.withLock { $0.isOpen = false } }
+
+    /// Waits until it is open. A cancellation does not end the wait: whoever is to open it opens it at its own end.
     func wait() async {
         await withCheckedContinuation { continuation in
             let isOpen = state.withLock { state in
