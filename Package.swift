@@ -141,9 +141,16 @@ let package = Package(
             path: "Tests/TestAgent",
             swiftSettings: settings
         ),
+        // The process whose durable context is killed at any instant.
+        .executableTarget(
+            name: "TestContext",
+            dependencies: ["LocalContexts", "PersistentHistory"],
+            path: "Tests/TestContext",
+            swiftSettings: settings
+        ),
         .testTarget(
             name: "LocalContextsTests",
-            dependencies: ["LocalContexts", "PersistentHistory", "TidingsSQLite", "TidingsTestKit"],
+            dependencies: ["LocalContexts", "PersistentHistory", "TidingsSQLite", "TidingsTestKit", "TestContext"],
             swiftSettings: settings
         ),
         .testTarget(

@@ -35,11 +35,11 @@ extension HistoryStore {
     package func dataVersion() async throws -> Int64 { try await reader.dataVersion() }
 
     /// Tells of commits through this store, as they happen; several are told as one while nobody listens. Ends when
-    /// the store is closed.
+    /// the store is closed. Throws `closed` where it is already.
     package func commits() async throws -> AsyncStream<Void> {
         let writer = try writable()
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let id = await writer.observeCommits(continuation)
+        let id = try await writer.observeCommits(continuation)
         continuation.onTermination = { _ in Task { await writer.forgetObserver(id) } }
         return stream
     }

@@ -69,6 +69,22 @@ extension JSONWriter {
         }
     }
 
+    /// Writes what there is to know of a transaction besides its changes, as members of the open object.
+    package mutating func header(of transaction: HistoryTransaction) {
+        key("token")
+        token(transaction.token)
+        key("author")
+        string(transaction.author)
+        key("context")
+        string(transaction.contextName)
+        key("origin")
+        string(transaction.origin.description)
+        key("time")
+        string(RFC3339.string(microseconds: transaction.microseconds))
+        key("entities")
+        strings(transaction.entities)
+    }
+
     /// Writes a change: entity, op, key, before, after, changed; redacted where some of its columns are.
     package mutating func change(_ change: DecodedChange) {
         object { writer in

@@ -16,6 +16,12 @@ public final class HistorySnapshot: Sendable {
         public let types: [String]
         /// The primary key, in its order.
         public let keyColumns: [String]
+        /// The sequence that the rows stand at, also where the snapshot's token is another one.
+        package let sequence: Int64
+        /// Whether the table is one WITHOUT ROWID.
+        package let isKeyed: Bool
+        /// How its rows are paged.
+        let paging: SnapshotQuery.Paging
     }
 
     /// The place in the history from which on a context that was loaded with it is merged into.
@@ -41,7 +47,9 @@ public final class HistorySnapshot: Sendable {
         HistorySnapshot(token: token, entities: entities, isWhole: isWhole, reader: reader)
     }
 
-    /// The rows of a table, at most `pageSize` in memory at once, in order of the primary key.
+    /// The rows of a table, in the order in which the table keeps them: by rowid, or by the primary key where it has none.
+    ///
+    /// - Parameter pageSize: the most rows of a page. A page ends earlier where its values pass a megabyte.
     public func rows(of entity: Entity, pageSize: Int = 1000) -> Rows {
         Rows(reader: reader, entity: entity, pageSize: max(1, pageSize))
     }
@@ -60,7 +68,7 @@ public final class HistorySnapshot: Sendable {
         /// Reads the pages one by one.
         public struct Iterator: AsyncIteratorProtocol {
             let rows: Rows
-            var last: [SQLiteValue]?
+            var position: [SQLiteValue]?
             var isAtEnd = false
 
             init(rows: Rows) { self.rows = rows }
@@ -68,11 +76,10 @@ public final class HistorySnapshot: Sendable {
             /// The next page; nil at the end.
             public mutating func next() async throws -> [HistoryValues]? {
                 guard !isAtEnd else { return nil }
-                let page = try await rows.reader.page(of: rows.entity, after: last, limit: rows.pageSize)
-                isAtEnd = page.count < rows.pageSize
-                guard let row = page.last else { return nil }
-                last = rows.entity.keyColumns.map { row[$0] ?? .null }
-                return page
+                let page = try await rows.reader.page(of: rows.entity, after: position, limit: rows.pageSize)
+                position = page.end
+                isAtEnd = page.end == nil
+                return page.rows.isEmpty ? nil : page.rows
             }
         }
     }
@@ -81,7 +88,10 @@ public final class HistorySnapshot: Sendable {
 extension HistoryStore {
     /// Lends a snapshot of the tracked tables to a closure: all rows are of one moment, that of the snapshot's token.
     ///
-    /// - Parameter entities: the tables; nil is all that are tracked. Ones that are not tracked now are left out.
+    /// - Parameter entities: the tables; nil is all that are tracked. The case of names does not count. Ones that
+    ///   are not tracked now are left out.
+    /// - Throws: ``HistoryError``, `storeUnavailable` among it where a reader would have to create the files beside the
+    ///   store; what `body` throws.
     public func withSnapshot<R: Sendable>(
         of entities: Set<String>? = nil, _ body: @Sendable (HistorySnapshot) async throws -> R
     ) async throws -> R {
@@ -103,6 +113,8 @@ actor SnapshotReader {
     private let executor: ThreadExecutor
     private let path: String
     private var database: Database?
+    /// The size of values past which a page ends; a row may be larger.
+    private static let pageBytes = 1 << 20
 
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
@@ -117,15 +129,20 @@ actor SnapshotReader {
             self.database = database
             try database.execute("BEGIN")
             let state = try StoreState.read(database)
+            let head = try state.head(database)
             let layouts = try LayoutStore.readCurrent(database).sorted { $0.entity < $1.entity }
-            let entities = layouts.filter { names?.contains($0.entity) ?? true }.map { layout in
+            let isWanted = { (entity: String) in
+                names?.contains { TableInspector.isSameName($0, entity) } ?? true
+            }
+            let entities = try layouts.filter { isWanted($0.entity) }.map { layout in
                 let columns = layout.definition.columns.enumerated().filter { !layout.isRedacted[$0.offset] }
                 return HistorySnapshot.Entity(
                     name: layout.entity, columns: columns.map(\.element.name), types: columns.map(\.element.type),
-                    keyColumns: layout.keyNames)
+                    keyColumns: layout.keyNames, sequence: head.sequence, isKeyed: layout.definition.isKeyed,
+                    paging: try SnapshotQuery.paging(of: layout, database))
             }
             return HistorySnapshot(
-                token: try state.head(database), entities: entities, isWhole: names == nil, reader: self)
+                token: head, entities: entities, isWhole: names == nil, reader: self)
         } catch let error as SQLiteError {
             throw HistoryError(error, while: "reading a snapshot", path: path)
         }
@@ -136,65 +153,55 @@ actor SnapshotReader {
         database = nil
     }
 
-    /// The rows behind a key, in the key's order. A NULL in the key sorts first, as SQLite does.
-    func page(of entity: HistorySnapshot.Entity, after key: [SQLiteValue]?, limit: Int) throws -> [HistoryValues] {
+    /// A page of rows, and where the next one begins; nil at the end.
+    struct Page: Sendable {
+        var rows: [HistoryValues] = []
+        var end: [SQLiteValue]?
+    }
+
+    /// The rows behind a position.
+    func page(of entity: HistorySnapshot.Entity, after position: [SQLiteValue]?, limit: Int) throws -> Page {
         guard let database else {
             throw HistoryError(
                 .closed, "\(path): the snapshot is closed: read it inside the closure that it is lent to")
         }
         do {
-            let query = SnapshotQuery(entity, after: key, limit: limit)
+            let query = SnapshotQuery(entity, after: position)
             return try database.withStatement(query.sql) { statement in
                 for (index, value) in query.values.enumerated() { try value.bind(to: statement, at: index + 1) }
-                var rows: [HistoryValues] = []
-                try statement.forEachRow { row in
-                    rows.append(
-                        HistoryValues(
-                            columns: entity.columns, values: entity.columns.indices.map { row.value(at: $0) }))
-                }
-                return rows
+                return try Self.page(of: entity, query, statement, limit)
             }
         } catch let error as SQLiteError {
             throw HistoryError(error, while: "reading a snapshot", path: path)
         }
     }
+
+    private static func page(
+        of entity: HistorySnapshot.Entity, _ query: SnapshotQuery, _ statement: Statement, _ limit: Int
+    ) throws -> Page {
+        var page = Page()
+        var size = 0
+        while try statement.step() {
+            let row = statement.row
+            let values = (0..<entity.columns.count).map { row.value(at: $0) }
+            page.rows.append(HistoryValues(columns: entity.columns, values: values))
+            for value in values { size += value.size }
+            guard page.rows.count < limit, size < pageBytes else {
+                page.end = query.end(of: page.rows, row)
+                break
+            }
+        }
+        return page
+    }
 }
 
-/// The SQL of one page of a table.
-struct SnapshotQuery {
-    let sql: String
-    let values: [SQLiteValue]
-
-    init(_ entity: HistorySnapshot.Entity, after key: [SQLiteValue]?, limit: Int) {
-        let names = entity.keyColumns.map(Self.quoted)
-        var values: [SQLiteValue] = []
-        var tests: [String] = []
-        // (a, b) > (x, y) as a > x OR (a = x AND b > y), where NULL comes before everything.
-        for position in names.indices {
-            guard let key else { break }
-            var terms: [String] = []
-            for earlier in 0..<position {
-                terms.append("\(names[earlier]) IS ?")
-                values.append(key[earlier])
-            }
-            if case .null = key[position] {
-                terms.append("\(names[position]) IS NOT NULL")
-            } else {
-                terms.append("\(names[position]) > ?")
-                values.append(key[position])
-            }
-            tests.append("(\(terms.joined(separator: " AND ")))")
+extension SQLiteValue {
+    /// About how many bytes of memory the value takes.
+    fileprivate var size: Int {
+        switch self {
+        case .null, .integer, .real: MemoryLayout<SQLiteValue>.size
+        case .text(let text): MemoryLayout<SQLiteValue>.size + text.utf8.count
+        case .malformedText(let bytes), .blob(let bytes): MemoryLayout<SQLiteValue>.size + bytes.count
         }
-        let condition = tests.isEmpty ? "" : " WHERE \(tests.joined(separator: " OR "))"
-        let columns = entity.columns.map(Self.quoted).joined(separator: ", ")
-        sql = """
-            SELECT \(columns) FROM main.\(Self.quoted(entity.name))\(condition) \
-            ORDER BY \(names.joined(separator: ", ")) LIMIT \(limit)
-            """
-        self.values = values
-    }
-
-    static func quoted(_ name: String) -> String {
-        "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
     }
 }

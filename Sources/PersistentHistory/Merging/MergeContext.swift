@@ -18,8 +18,11 @@ public protocol MergeContext: Sendable {
     /// and for a context that is not durable.
     func durableToken() async throws -> HistoryToken?
 
-    /// Builds the context anew from a snapshot; where the snapshot is of some entities only, only these. A durable
-    /// context stores the snapshot's token in the same transaction.
+    /// Builds the context anew from a snapshot; where the snapshot is of some entities only, only these.
+    ///
+    /// A durable context stores the token of a whole snapshot in the same transaction. One of some entities does not move
+    /// the token, since the others stand where they stood: the context remembers with these entities that their changes
+    /// up to the snapshot's token are merged.
     func load(_ snapshot: HistorySnapshot) async throws
 
     /// Merges a batch. A durable context stores ``HistoryBatch/token`` in the same transaction, also where the batch

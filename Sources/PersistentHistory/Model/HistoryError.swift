@@ -1,4 +1,4 @@
-internal import TidingsSQLite
+package import TidingsSQLite
 
 /// What went wrong with a store or its history: what, where, and the remedy.
 ///
@@ -71,7 +71,7 @@ public struct HistoryError: Error, Sendable, CustomStringConvertible {
     }
 
     /// Makes an error of one of SQLite's, saying what was being done.
-    init(_ error: SQLiteError, while doing: String, path: String) {
+    package init(_ error: SQLiteError, while doing: String, path: String) {
         let code: Code
         let remedy: String
         switch error.code {
@@ -111,7 +111,7 @@ public struct HistoryError: Error, Sendable, CustomStringConvertible {
     }
 
     /// A thread for one side of a store, or the store's error.
-    static func threadStarted(_ name: String, for path: String) throws(HistoryError) -> ThreadExecutor {
+    package static func threadStarted(_ name: String, for path: String) throws(HistoryError) -> ThreadExecutor {
         do throws(SQLiteError) {
             return try ThreadExecutor(name: name)
         } catch {

@@ -32,40 +32,40 @@ public struct TrackingOptions: Sendable, Hashable, Codable {
 }
 
 /// A recorded column of a layout.
-struct HistoryColumn: Sendable, Hashable, Codable {
-    let name: String
+package struct HistoryColumn: Sendable, Hashable, Codable {
+    package let name: String
     /// The type as it was declared; empty where none was.
-    let type: String
+    package let type: String
     /// The position in the primary key, counted from 1; 0 outside it.
-    let keyPosition: Int
+    package let keyPosition: Int
     /// The SQL expression of the default.
-    let defaultExpression: String?
+    package let defaultExpression: String?
 }
 
 /// The columns of an entity as records name them. Once stored it never changes: records refer to it by number, and
 /// so old history stays readable whatever becomes of the table.
-final class HistoryLayout: Sendable {
+package final class HistoryLayout: Sendable {
     /// What is stored of a layout besides its numbers, as JSON.
-    struct Definition: Hashable, Codable, Sendable {
-        let columns: [HistoryColumn]
+    package struct Definition: Hashable, Codable, Sendable {
+        package let columns: [HistoryColumn]
         let options: TrackingOptions
         /// Whether the table is one WITHOUT ROWID.
-        let isKeyed: Bool
+        package let isKeyed: Bool
     }
 
-    let id: Int64
+    package let id: Int64
     /// The number of the entity, which stays when the layout changes.
     let entityID: Int64
     /// The entity's name under this layout.
-    let entity: String
-    let definition: Definition
+    package let entity: String
+    package let definition: Definition
     let columnNames: [String]
     /// Positions of the key's columns, in the key's order.
     let keyColumns: [Int]
     /// Positions of the columns that a delete records: the key and the preserved ones.
     let tombstoneColumns: [Int]
     let isKey: [Bool]
-    let isRedacted: [Bool]
+    package let isRedacted: [Bool]
 
     init(id: Int64, entityID: Int64, entity: String, definition: Definition) {
         self.id = id
@@ -84,5 +84,5 @@ final class HistoryLayout: Sendable {
         isRedacted = columns.map { definition.options.redactedColumns.contains($0.name) }
     }
 
-    var keyNames: [String] { keyColumns.map { columnNames[$0] } }
+    package var keyNames: [String] { keyColumns.map { columnNames[$0] } }
 }

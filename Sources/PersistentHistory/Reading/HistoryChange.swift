@@ -16,7 +16,7 @@ public struct HistoryChange: Sendable {
     }
 
     let context: ChangeContext
-    let layout: HistoryLayout
+    package let layout: HistoryLayout
     let kind: RecordFormat.Kind
     /// The record's body in the context's bytes.
     let body: Range<Int>

@@ -143,7 +143,7 @@ public struct HistoryChanges: AsyncSequence, Sendable {
     /// Reads the changes one by one.
     public struct Iterator: AsyncIteratorProtocol {
         private let changes: HistoryChanges
-        private var context: ChangeContext
+        private(set) var context: ChangeContext
         private var position: Int
         private var end: Int
         private var nextChunk: Int64 = 1

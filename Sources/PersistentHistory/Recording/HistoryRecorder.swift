@@ -159,7 +159,11 @@ final class HistoryRecorder {
     }
 
     /// Runs `body`, which changes the history's own tables, in a write transaction that is none of the history.
-    func coordinate<R>(_ database: Database, _ body: (Database, StoreState) throws -> R) throws -> R {
+    ///
+    /// - Returns: what it returned, and the token of what others had done to tracked tables, where there is such.
+    func coordinate<R>(
+        _ database: Database, _ body: (Database, StoreState) throws -> R
+    ) throws -> (value: R, found: HistoryToken?) {
         try begin()
         do {
             let result = try database.internally {
@@ -169,8 +173,8 @@ final class HistoryRecorder {
             }
             try refreshState()
             // What others did to the schema is found at the beginning, and recorded whoever comes by.
-            _ = try commit(Writer(author: HistoryStore.operatorName, contextName: nil, origin: HistoryOrigin()))
-            return result
+            let writer = Writer(author: HistoryStore.operatorName, contextName: nil, origin: HistoryOrigin())
+            return (result, try commit(writer))
         } catch {
             rollBack()
             forgetSchema()

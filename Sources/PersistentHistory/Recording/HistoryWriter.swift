@@ -114,11 +114,14 @@ actor HistoryWriter {
     /// Runs `body`, which changes the history's own tables, in a write transaction that is none of the history.
     func coordinate<R: Sendable>(_ body: @Sendable (Database, StoreState) throws -> R) throws -> R {
         let (database, recorder) = try parts()
-        return try reporting("writing the history's own tables") { try recorder.coordinate(database, body) }
+        let result = try reporting("writing the history's own tables") { try recorder.coordinate(database, body) }
+        if result.found != nil { for observer in commitObservers.values { observer.yield() } }
+        return result.value
     }
 
     /// Adds somebody who is told of every transaction of the history that is committed through this store.
-    func observeCommits(_ observer: AsyncStream<Void>.Continuation) -> Int {
+    func observeCommits(_ observer: AsyncStream<Void>.Continuation) throws -> Int {
+        _ = try parts()
         lastObserver += 1
         commitObservers[lastObserver] = observer
         return lastObserver

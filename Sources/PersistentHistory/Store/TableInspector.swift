@@ -87,6 +87,11 @@ package enum TableInspector {
         return left.utf8.map(fold) == right.utf8.map(fold)
     }
 
+    /// A name as SQL has it, whatever characters it holds.
+    package static func quoted(_ name: String) -> String {
+        "\"" + name.split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+    }
+
     private static func optionObstacle(_ table: TableDescription, _ options: TrackingOptions) -> String? {
         let named = options.excludedColumns.union(options.redactedColumns).union(options.preservedColumns ?? [])
         let known = Set(table.columns.filter { !$0.isGenerated }.map(\.name))

@@ -3,22 +3,6 @@ import PersistentHistory
 import TidingsSQLite
 
 extension JSONWriter {
-    /// Writes what there is to know of a transaction besides its changes, as members of the open object.
-    mutating func header(of transaction: HistoryTransaction) {
-        key("token")
-        token(transaction.token)
-        key("author")
-        string(transaction.author)
-        key("context")
-        string(transaction.contextName)
-        key("origin")
-        string(transaction.origin.description)
-        key("time")
-        string(RFC3339.string(microseconds: transaction.microseconds))
-        key("entities")
-        strings(transaction.entities)
-    }
-
     /// Writes what there is to know of a store.
     mutating func info(_ info: HistoryStoreInfo) {
         object { writer in

@@ -14,25 +14,13 @@ enum Printers {
 
 /// One JSON object a line: token, author, context, origin, time, entities, changes.
 struct JSONPrinter: TransactionPrinter {
-    private var writer = JSONWriter()
+    private var writer = TransactionLineWriter()
 
     mutating func print(_ transaction: HistoryTransaction) async throws {
-        writer.removeAll()
-        writer.beginObject()
-        writer.header(of: transaction)
-        writer.key("changes")
-        writer.beginArray()
-        for try await change in transaction.changes {
-            writer.change(change.decoded())
-            if writer.bytes.count >= 1 << 16 {
-                Output.write(writer.takeBytes())
-                if Output.isClosed { return }
-            }
+        try await writer.write(transaction) { bytes in
+            Output.write(bytes)
+            return !Output.isClosed
         }
-        writer.endArray()
-        writer.endObject()
-        writer.newline()
-        Output.write(writer.bytes)
     }
 }
 

@@ -1,23 +1,22 @@
-import TidingsSQLite
-import TidingsTestKit
+package import TidingsSQLite
 
 /// Runs random statements, most of which meet some constraint, inside one write transaction.
-struct RandomTransaction: Sendable {
+package struct RandomTransaction: Sendable {
     let tables: [RandomTable]
     var random: SeededGenerator
     /// What was run, for the report of a divergence.
-    private(set) var log: [String] = []
+    package private(set) var log: [String] = []
     private var savepoints = 0
 
     /// Thrown to have the whole transaction rolled back.
-    struct Abandoned: Error {}
+    package struct Abandoned: Error {}
 
-    init(tables: [RandomTable], random: SeededGenerator) {
+    package init(tables: [RandomTable], random: SeededGenerator) {
         self.tables = tables
         self.random = random
     }
 
-    mutating func run(_ db: Database) throws {
+    package mutating func run(_ db: Database) throws {
         for _ in 0..<Int.random(in: 1...10, using: &random) {
             if random.oneIn(25) {
                 try writeBlob(db)

@@ -1,26 +1,24 @@
-import TidingsTestKit
-
 /// A table of a random schema, as far as random statements have to know it.
-struct RandomTable: Sendable {
-    var name: String
-    var columns: [String]
-    let keyColumns: [String]
-    let hasRowID: Bool
-    var blobColumn: String?
+package struct RandomTable: Sendable {
+    package var name: String
+    package var columns: [String]
+    package let keyColumns: [String]
+    package let hasRowID: Bool
+    package var blobColumn: String?
     /// A column added behind a virtual one is one of the arrangements that are refused.
     var hasVirtualColumn = false
 }
 
 /// A schema with everything that makes capture hard: kinds of keys, affinities, unique indexes, generated columns,
 /// cascades, user triggers.
-struct RandomSchema: Sendable {
-    private(set) var tables: [RandomTable] = []
+package struct RandomSchema: Sendable {
+    package private(set) var tables: [RandomTable] = []
     /// Creates the tables; goes to the shadow too.
-    private(set) var tableSQL = ""
+    package private(set) var tableSQL = ""
     /// Creates what the shadow must not have: triggers.
-    private(set) var triggerSQL = ""
+    package private(set) var triggerSQL = ""
 
-    init(using random: inout SeededGenerator) {
+    package init(using random: inout SeededGenerator) {
         let count = Int.random(in: 2...4, using: &random)
         for index in 0..<count { addTable("t\(index)", using: &random) }
         addFamily(using: &random)
@@ -124,7 +122,7 @@ struct RandomSchema: Sendable {
     }
 
     /// Adds a column to one of the tables and returns the DDL, which the shadow needs too.
-    mutating func addColumn(using random: inout SeededGenerator) -> String {
+    package mutating func addColumn(using random: inout SeededGenerator) -> String {
         let index = random.pick(tables.indices.filter { !tables[$0].hasVirtualColumn })
         let column = "x\(tables[index].columns.count)"
         tables[index].columns.append(column)
