@@ -22,7 +22,9 @@ extension TestAgent {
     }
 
     private static func crash(_ path: String, _ arguments: [String]) async throws {
-        guard arguments.count >= 4, let count = Int(arguments[2]), let until = Int64(arguments[3]) else { throw Usage() }
+        guard arguments.count >= 4, let count = Int(arguments[2]), let until = Int64(arguments[3]) else {
+            throw Usage()
+        }
         let store = try await HistoryStore.openReadOnly(path)
         let index = try await IndexContext(arguments[0])
         var options = HistoryConsumer.Options()
@@ -70,7 +72,8 @@ extension TestAgent {
     private static func resources(_ path: String, _ arguments: [String]) async throws {
         let store = try await HistoryStore.open(path, author: "reader")
         let broker = arguments.count > 1 ? try Broker(urls: arguments[1], storeName: "crash") : .none
-        let consumer = HistoryConsumer(store, name: "c", contexts: [try await IndexContext(path + "-index")], broker: broker)
+        let consumer = HistoryConsumer(
+            store, name: "c", contexts: [try await IndexContext(path + "-index")], broker: broker)
         let head = try await store.currentToken()
         for number in 0...(Int(arguments[0]) ?? 1) {
             try await withThrowingTaskGroup(of: Void.self) { group in
@@ -102,7 +105,9 @@ extension TestAgent {
         let threads = try files.contentsOfDirectory(atPath: "/proc/self/task").compactMap {
             try? String(contentsOfFile: "/proc/self/task/\($0)/comm", encoding: .utf8)
         }
-        let own = threads.filter { name in ["token-file", "history-", "amqp-", "sqlite"].contains { name.hasPrefix($0) } }
+        let own = threads.filter { name in
+            ["token-file", "history-", "amqp-", "sqlite"].contains { name.hasPrefix($0) }
+        }
         let descriptors = try files.contentsOfDirectory(atPath: "/proc/self/fd").compactMap {
             try? files.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
         }

@@ -172,7 +172,9 @@ struct ConsumerResyncTests {
             // As SQLite's own restore does it: over the connections that are open.
             let source = try await SQLiteConnection.open(older)
             let rows = try await source.run { db in
-                try db.query("SELECT sequence FROM history_transaction ORDER BY sequence") { try $0.get(0, as: Int64.self) }
+                try db.query("SELECT sequence FROM history_transaction ORDER BY sequence") {
+                    try $0.get(0, as: Int64.self)
+                }
             }
             #expect(rows == [1, 2, 3])
             try await fixture.store.coordinate { db, _ in
