@@ -87,16 +87,15 @@ extension TestAgent {
             }
             while await consumer.livingAgents > 0 { try await Task.sleep(for: .milliseconds(1)) }
             // What is started once for the process is there after the first run.
-            if number == 0 { report("start \(try held())") }
+            if number == 0 { report("start \(try await heldInTheEnd())") }
         }
-        let start = ContinuousClock.now
-        var last = try held()
-        // Threads that nobody holds end by themselves.
-        while ContinuousClock.now - start < .seconds(2) {
-            last = try held()
-            try await Task.sleep(for: .milliseconds(20))
-        }
-        report("end \(last)")
+        report("end \(try await heldInTheEnd())")
+    }
+
+    /// What is held once threads that nobody needs have ended by themselves.
+    private static func heldInTheEnd() async throws -> String {
+        try await Task.sleep(for: .seconds(1))
+        return try held()
     }
 
     /// How many threads of Tidings and how many descriptors the process has.

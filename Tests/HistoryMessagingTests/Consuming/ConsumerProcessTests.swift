@@ -59,6 +59,19 @@ struct ConsumerProcessTests {
         try await crash(fixture, at: step, kills: 20, url: nil)
     }
 
+    @Test(
+        "P13: killed 20 times after the acks with a broker that delivers and is acknowledged to: the same",
+        arguments: [AgentStep.consumerAfterBrokerAck, .consumerAfterAcknowledgement])
+    func crashesWithBroker(step: AgentStep) async throws {
+        let fixture = try await BrokerFixture()
+        let names = fixture.names
+        try await fixture.connected { try await $0.declare(names.cleaning) }
+        let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
+        try await running(publisher) {
+            try await crash(fixture.fixture, at: step, kills: 20, url: fixture.host.url)
+        }
+    }
+
     @Test("P7: a transaction of 1,000,000 rows is merged, and handed to a hook, under 64 MB more than before")
     func memory() async throws {
         let temporary = try await TemporaryStore(schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, v INTEGER, t TEXT)")
