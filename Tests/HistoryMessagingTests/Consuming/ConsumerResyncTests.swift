@@ -181,7 +181,7 @@ struct ConsumerResyncTests {
                 try db.execute("DELETE FROM history_transaction WHERE sequence > 3")
                 try db.execute("UPDATE history_store SET epoch = epoch + 1")
             }
-            while resyncs.withLock({ $0.isEmpty }) { await Task.yield() }
+            while resyncs.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(2)) }
             try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
         }
