@@ -12,7 +12,7 @@ struct ConsumerFailureTests {
     private func stalled(_ consumer: HistoryConsumer) async -> String {
         while true {
             if case .stalled(let reason) = consumer.status().state { return reason }
-            await Task.yield()
+            try? await Task.sleep(for: .milliseconds(2))
         }
     }
 
@@ -49,7 +49,7 @@ struct ConsumerFailureTests {
         try await running(consumer) {
             #expect(await stalled(consumer) == "cannot merge 3")
             try await consumer.skip(reason: "known bad")
-            while consumer.status().counts.skipped < 1 { await Task.yield() }
+            while consumer.status().counts.skipped < 1 { try await Task.sleep(for: .milliseconds(2)) }
             #expect(await stalled(consumer) == "cannot merge 5")
             try await consumer.skip(reason: "also bad")
             try await consumer.waitUntilCaughtUp(to: head)

@@ -172,14 +172,16 @@ struct ConsumerResyncTests {
             // As SQLite's own restore does it: over the connections that are open.
             let source = try await SQLiteConnection.open(older)
             let rows = try await source.run { db in
-                try db.query("SELECT sequence FROM history_transaction ORDER BY sequence") { try $0.get(0, as: Int64.self) }
+                try db.query("SELECT sequence FROM history_transaction ORDER BY sequence") {
+                    try $0.get(0, as: Int64.self)
+                }
             }
             #expect(rows == [1, 2, 3])
             try await fixture.store.coordinate { db, _ in
                 try db.execute("DELETE FROM history_transaction WHERE sequence > 3")
                 try db.execute("UPDATE history_store SET epoch = epoch + 1")
             }
-            while resyncs.withLock({ $0.isEmpty }) { await Task.yield() }
+            while resyncs.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(2)) }
             try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
         }

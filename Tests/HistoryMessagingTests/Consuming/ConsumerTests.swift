@@ -99,7 +99,7 @@ struct ConsumerTests {
             fixture.store, name: "c", contexts: [context], options: fixture.options(example.change))
         try await running(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
-            while consumer.status().acknowledged != head { await Task.yield() }
+            while consumer.status().acknowledged != head { try await Task.sleep(for: .milliseconds(2)) }
         }
         #expect(context.sequences == example.expected)
         #expect(consumer.status().token == head)
@@ -137,11 +137,11 @@ struct ConsumerTests {
         }
         await consumer.observe("article", .insert) { journal.add("observer \($0.count)") }
         try await running(consumer) {
-            while consumer.status().acknowledged == nil { await Task.yield() }
+            while consumer.status().acknowledged == nil { try await Task.sleep(for: .milliseconds(2)) }
             journal.clear()
             let token = try await fixture.insert()
             try await consumer.waitUntilCaughtUp(to: token)
-            while consumer.status().acknowledged != token { await Task.yield() }
+            while consumer.status().acknowledged != token { try await Task.sleep(for: .milliseconds(2)) }
         }
         let expected = [
             "consumerBeforeMerge", #"hook 1 of ["a", "b"]"#, "merge a", "merge b", "observer 1", "consumerAfterMerge",
@@ -220,7 +220,7 @@ struct ConsumerTests {
         try await running(consumer) {
             for _ in 0..<3 {
                 let token = try await fixture.insert()
-                while consumer.status().acknowledged != token { await Task.yield() }
+                while consumer.status().acknowledged != token { try await Task.sleep(for: .milliseconds(2)) }
             }
         }
         #expect(consumer.status().counts.transactions == 0)
@@ -279,7 +279,7 @@ struct ConsumerTests {
         let token = try await fixture.insert()
         for _ in 0..<3 {
             try await running(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
-            while await consumer.livingAgents > 0 { await Task.yield() }
+            while await consumer.livingAgents > 0 { try await Task.sleep(for: .milliseconds(2)) }
         }
     }
 
