@@ -210,7 +210,7 @@ struct RegistryTests {
         try await store.acknowledge(tokens[39], consumer: "a")
         let chunks = Mutex(0)
         let path = temporary.path
-        let outcome = try await store.clean(PurgeRules(), chunk: 10) { step in
+        let register: @Sendable (CleaningStep) -> Void = { step in
             guard case .betweenChunks = step else { return }
             let number = chunks.withLock { chunks in
                 chunks += 1
@@ -226,6 +226,7 @@ struct RegistryTests {
                 """)
             database?.close()
         }
+        let outcome = try await store.clean(PurgeRules(), chunk: 10, onStep: register)
         #expect(outcome.count == 10)
         #expect(outcome.decision.obstacles.map(\.name) == ["late"])
         #expect(try await temporary.sequences() == Array(11...40))

@@ -14,7 +14,7 @@ struct CleaningSchedule: Sendable, Hashable {
     /// When it was cleaned last, in microseconds since 1970.
     private var cleanedAt: Int64?
     /// Acknowledgements since the last cleaning.
-    private var acknowledgements = 0
+    private(set) var acknowledgements = 0
 
     init(_ strategy: CleaningStrategy) { self.strategy = strategy }
 
@@ -37,8 +37,11 @@ struct CleaningSchedule: Sendable, Hashable {
     }
 
     /// A cleaning was carried out. One that was refused is not told: it uses up no slot.
-    mutating func cleaned(at time: Int64) {
+    ///
+    /// - Parameter known: ``acknowledgements`` when it began: those that came meanwhile count for the next one.
+    mutating func cleaned(at time: Int64, known: Int) {
         cleanedAt = time
-        if case .byAcknowledgements(let count) = strategy { acknowledgements %= count }
+        guard case .byAcknowledgements(let count) = strategy else { return }
+        acknowledgements -= known - known % count
     }
 }

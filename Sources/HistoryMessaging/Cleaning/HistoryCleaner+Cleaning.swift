@@ -23,10 +23,8 @@ extension HistoryCleaner {
 
     private func purge() async throws -> CleaningReport {
         let (life, onStep) = (life, options.onStep)
-        let outcome = try await store.clean(options.rules, chunk: options.chunk, isEnding: { life.isStopping }) {
-            step in
-            onStep?(AgentStep(step))
-        }
+        let outcome = try await store.clean(
+            options.rules, chunk: options.chunk, isEnding: { life.isStopping }, onStep: { onStep?(AgentStep($0)) })
         let report = CleaningReport(outcome)
         note(report)
         return report
@@ -66,9 +64,10 @@ extension HistoryCleaner {
         let time = options.clock.microseconds
         if broker.configuration == nil { try await countAcknowledgements() }
         guard mustClean || schedule.isDue(at: time) else { return }
+        let known = schedule.acknowledgements
         let report = try await purge()
         // A refused attempt uses up no slot.
-        if report.count > 0 || report.obstacles.isEmpty { schedule.cleaned(at: time) }
+        if report.count > 0 || report.obstacles.isEmpty { schedule.cleaned(at: time, known: known) }
     }
 
     /// Where acknowledgements come by no broker, the store tells which have come.
