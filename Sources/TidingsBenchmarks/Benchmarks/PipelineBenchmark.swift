@@ -73,7 +73,7 @@ struct PipelineBenchmark {
         _ tidings: TidingsPipelineSide, _ raw: RawPipelineSide, _ bodySize: Int, _ place: String
     ) async throws -> [Measurement] {
         let count = options.broker.messages
-        var (rate, p50, p99, cpu) = (Pairs(), Pairs(), Pairs(), Pairs())
+        var (rate, published, cpu, p50, p99) = (Pairs(), Pairs(), Pairs(), Pairs(), Pairs())
         for pair in 0..<options.pairs + 1 {
             var floor: RunFigures?
             if pair % 2 == 0 { floor = try await raw.flatOut(count, bodySize: bodySize, window: Self.window) }
@@ -81,14 +81,16 @@ struct PipelineBenchmark {
             if pair % 2 == 1 { floor = try await raw.flatOut(count, bodySize: bodySize, window: Self.window) }
             // The first pair warms up.
             guard pair > 0, let floor else { continue }
-            rate.add(floor: floor.rate, value: value.rate)
-            cpu.add(floor: floor.cpu, value: value.cpu)
-            p50.add(floor: floor.p50 / 1000, value: value.p50 / 1000)
-            p99.add(floor: floor.p99 / 1000, value: value.p99 / 1000)
+            rate.add(floor: floor.rate, value: value.merged.rate)
+            published.add(floor: floor.rate, value: value.published.rate)
+            cpu.add(floor: floor.cpu, value: value.published.cpu)
+            p50.add(floor: floor.p50 / 1000, value: value.merged.p50 / 1000)
+            p99.add(floor: floor.p99 / 1000, value: value.merged.p99 / 1000)
         }
         let title = "\(count) commits flat out, \(place)"
         return [
             rate.measurement("\(title), merged", "commits/s", bound: .atLeast),
+            published.measurement("\(title), published", "commits/s", bound: .atLeast),
             cpu.measurement("\(title), processor time", "µs/commit"),
             p50.measurement("\(title), lag p50", "ms"), p99.measurement("\(title), lag p99", "ms"),
         ]

@@ -7,13 +7,16 @@ import TidingsSQLite
 /// The pipeline by the library: a store with a publisher, and a consumer with a store object of its own, as another
 /// process would have.
 actor TidingsPipelineSide {
-    nonisolated let services: [any HistoryService]
+    nonisolated var services: [any HistoryService] { [publisher, consumer] }
+    private let publisher: HistoryPublisher
     private let store: HistoryStore
     private let readingStore: HistoryStore
     private let broker: Broker
     private let consumer: HistoryConsumer
     private let times: MergeTimes
     private var workload: ArticleWorkload
+    /// Commits so far, each of which is published.
+    private var commits = 0
 
     /// - Parameter path: a database with articles, and nobody else's.
     init(_ endpoint: BrokerEndpoint, _ path: String, rows: Int) async throws {
@@ -41,12 +44,12 @@ actor TidingsPipelineSide {
         }
         consumer = HistoryConsumer(
             readingStore, name: "reader-1", contexts: [context], broker: broker, options: options)
-        services = [HistoryPublisher(store, broker: broker), consumer]
+        publisher = HistoryPublisher(store, broker: broker)
     }
 
     /// The bytes of a message's body, and of history's row; once the services have run.
     func sizes() async throws -> (body: Int, row: Int) {
-        _ = try await oneByOne(10)
+        try await warmUp()
         let request = HistoryRequest(limit: 1, order: .newestFirst)
         var encoder = HistoryMessageEncoder(names: broker.names(for: store), user: broker.user)
         var size = 0
@@ -60,25 +63,56 @@ actor TidingsPipelineSide {
         return (size, try await store.read { Int(try $0.first(sql, as: Double.self) ?? 0) })
     }
 
+    /// Commits until deliveries come: the consumer has its queue then.
+    private func warmUp() async throws {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while consumer.status().counts.deliveries == 0 {
+            guard ContinuousClock.now < deadline else { throw BenchmarkError("no delivery within 60 s") }
+            let token = try await commit()
+            try await consumer.waitUntilCaughtUp(to: token)
+            try await settle(token)
+        }
+    }
+
+    private func commit() async throws -> HistoryToken {
+        workload.prepare(.update)
+        let row = workload
+        guard let token = try await store.write({ try row.write(.update, $0) }).token else {
+            throw BenchmarkError("a commit has no token")
+        }
+        commits += 1
+        return token
+    }
+
     /// One commit after the other, each merged before the next; latencies from the commit's beginning to the token.
     func oneByOne(_ count: Int) async throws -> [UInt64] {
         var latencies: [UInt64] = []
         latencies.reserveCapacity(count)
         for _ in 0..<count {
             let start = MonotonicClock.nanoseconds
-            workload.prepare(.update)
-            let row = workload
-            guard let token = try await store.write({ try row.write(.update, $0) }).token else {
-                throw BenchmarkError("a commit has no token")
-            }
-            try await consumer.waitUntilCaughtUp(to: token)
+            let token = try await commit()
+            try await times.waitUntilDurable(through: token.sequence)
             latencies.append(MonotonicClock.nanoseconds - start)
+            try await settle(token)
         }
         return latencies
     }
 
-    /// Commits flat out, and what is merged of it.
-    func flatOut(_ count: Int) async throws -> RunFigures {
+    /// Waits until nothing is under way. A consumer takes any delivery for a hint to look into the store: one that is late
+    /// would have the next commit merged before its own is even published.
+    private func settle(_ token: HistoryToken) async throws {
+        try await publisher.waitUntilPublished(through: token)
+        let deadline = ContinuousClock.now + .seconds(60)
+        while await publisher.status().unrouted + consumer.status().counts.deliveries < commits {
+            guard ContinuousClock.now < deadline else { throw BenchmarkError("deliveries are missing after 60 s") }
+            try await Task.sleep(for: .microseconds(200))
+        }
+        try await Task.sleep(for: .microseconds(RawPipeline.pause))
+    }
+
+    /// Commits flat out: the figures when the last is merged, and when the broker has confirmed the last, which may be later,
+    /// since a consumer reads the store.
+    func flatOut(_ count: Int) async throws -> (merged: RunFigures, published: RunFigures) {
         let times = times
         times.begin(after: try await store.currentToken().sequence, count: count)
         let meter = RunMeter(.process)
@@ -87,10 +121,16 @@ actor TidingsPipelineSide {
             workload.prepare(.update)
             try workload.write(.update, database)
         }
-        try await consumer.waitUntilCaughtUp(to: try await store.currentToken())
+        let last = try await store.currentToken()
+        commits += count
+        try await times.waitUntilDurable(through: last.sequence)
         let latencies = times.latencies
         guard latencies.count == count else { throw BenchmarkError("merged \(latencies.count) of \(count)") }
-        return meter.figures(latencies: latencies)
+        let figures = meter.figures(latencies: latencies)
+        try await publisher.waitUntilPublished(through: last)
+        let published = meter.figures(latencies: latencies)
+        try await settle(last)
+        return (figures, published)
     }
 
     /// Closes the files, and takes away what the broker keeps.

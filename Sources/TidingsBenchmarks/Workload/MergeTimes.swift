@@ -12,6 +12,16 @@ final class MergeTimes: Sendable {
         /// How far the batch reaches that is being merged.
         var merging: Int64 = 0
         var latencies: [UInt64] = []
+        /// How far the last durable token reaches.
+        var durable: Int64 = 0
+        var waiter: (sequence: Int64, continuation: CheckedContinuation<Void, Never>)?
+
+        /// Who waits, where the wait is over.
+        mutating func takeWaiter(whatever: Bool = false) -> CheckedContinuation<Void, Never>? {
+            guard let waiter, whatever || durable >= waiter.sequence else { return nil }
+            self.waiter = nil
+            return waiter.continuation
+        }
     }
 
     private let state = Mutex(State())
@@ -19,7 +29,9 @@ final class MergeTimes: Sendable {
     /// Begins a slice, with the commit behind a sequence.
     func begin(after sequence: Int64, count: Int) {
         state.withLock { state in
-            state = State(base: sequence)
+            state.base = sequence
+            state.times = []
+            state.latencies = []
             state.times.reserveCapacity(count)
             state.latencies.reserveCapacity(count)
         }
@@ -37,10 +49,30 @@ final class MergeTimes: Sendable {
     /// The token of the last batch is durable.
     func tokenIsDurable() {
         let now = MonotonicClock.nanoseconds
-        state.withLock { state in
+        let waiter = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            state.durable = state.merging
             let count = min(Int(state.merging - min(state.base, state.merging)), state.times.count)
             while state.latencies.count < count { state.latencies.append(now - state.times[state.latencies.count]) }
+            return state.takeWaiter()
         }
+        waiter?.resume()
+    }
+
+    /// Waits until a token that reaches so far is durable, and nothing but that: who asks a consumer itself to catch up
+    /// makes it look into the store at once, whether or not a delivery has come.
+    func waitUntilDurable(through sequence: Int64) async throws {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let waiter = state.withLock { state in
+                    state.waiter = (sequence, continuation)
+                    return Task.isCancelled ? state.takeWaiter(whatever: true) : state.takeWaiter()
+                }
+                waiter?.resume()
+            }
+        } onCancel: {
+            state.withLock { $0.takeWaiter(whatever: true) }?.resume()
+        }
+        try Task.checkCancellation()
     }
 
     var latencies: [UInt64] { state.withLock { $0.latencies } }

@@ -6,6 +6,8 @@ import TidingsSQLite
 ///
 /// One thread publishes and receives, as in ``RawRoundTrip``; what a program in C does besides, it would have to do too.
 final class RawPipeline {
+    /// Microseconds between commits that go one by one: so long, everything rests.
+    static let pause: UInt32 = 2000
     private let run: BrokerRun
     private let publisher: RawPublisher
     private let consumer: RawConsumer
@@ -38,6 +40,7 @@ final class RawPipeline {
             try consumer.acknowledge()
             // Behind the measured time, as nobody waits for it.
             while publisher.confirms.pendingCount > 0 { try publisher.takeConfirms(seconds: 30) }
+            usleep(Self.pause)
         }
         return latencies
     }
