@@ -15,6 +15,7 @@ await consumer.observe("article", .insert) { inserted in
 }
 
 try await withRunning(HistoryPublisher(store, broker: broker), consumer) {
+    try await consumer.waitUntilCaughtUp(to: store.currentToken())  // the view is loaded
     let token = try await store.write(context: "import") { db in
         try db.execute("INSERT INTO article(title) VALUES (?)", "Hello")
     }.token

@@ -65,4 +65,10 @@ struct ServiceOptions: Sendable {
 
     /// Where agents write what happens to them: standard error.
     var logger: StandardErrorLogger { StandardErrorLogger(level: configuration.logLevel) }
+
+    /// The logger of what is done once: only what went wrong, unless a level is configured.
+    var quietLogger: StandardErrorLogger {
+        let isDefault = configuration.entry("logLevel")?.source == .default
+        return StandardErrorLogger(level: isDefault ? .warning : configuration.logLevel)
+    }
 }

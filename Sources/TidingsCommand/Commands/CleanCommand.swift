@@ -20,7 +20,7 @@ enum CleanCommand: Subcommand {
         let settings = try ServiceOptions(arguments)
         let isDryRun = arguments.has("--dry-run")
         let report = try await Stores.writing(try settings.path()) { store in
-            let options = settings.configuration.cleanerOptions(logger: settings.logger)
+            let options = settings.configuration.cleanerOptions(logger: settings.quietLogger)
             let cleaner = HistoryCleaner(store, broker: .none, options: options)
             return isDryRun ? try await cleaner.dryRun() : try await cleaner.clean()
         }

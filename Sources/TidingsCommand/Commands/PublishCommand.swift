@@ -19,7 +19,7 @@ enum PublishCommand: Subcommand {
     static func run(_ arguments: Arguments) async throws {
         let settings = try ServiceOptions(arguments)
         let broker = try settings.requiredBroker(name)
-        let logger = settings.logger
+        let logger = settings.quietLogger
         let bound = try arguments.integer("--timeout", minimum: 1) ?? 60
         try await Stores.writing(try settings.path()) { store in
             var options = settings.configuration.relayOptions(logger: logger)
