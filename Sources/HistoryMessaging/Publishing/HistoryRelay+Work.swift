@@ -182,7 +182,9 @@ extension HistoryRelay {
     // MARK: Waiting
 
     private func pause() async {
-        let deadlines = [.now + options.pollInterval, recordDue, drainDeadline].compactMap { $0 }
+        // A time to record that has passed, with nothing to record, is no reason to look again at once.
+        let due = ledger.publishedThrough.sequence > recordedThrough ? recordDue : nil
+        let deadlines = [.now + options.pollInterval, due, drainDeadline].compactMap { $0 }
         await life.wakeup.wait(until: deadlines.min() ?? .now)
     }
 

@@ -97,7 +97,7 @@ final class MessageSender: Sendable {
             }
             didWrite()
             return try await results
-        } catch let error as AMQPError where error.code != .closed {
+        } catch let error as AMQPError where !hasEnded {
             // What can never be sent as it is: shown, and tried again, since nothing may be left out.
             return Array(repeating: .unknown(error), count: publications.count)
         }
@@ -113,11 +113,17 @@ final class MessageSender: Sendable {
             } catch let error as AMQPError where error.isFatal {
                 log.write(.error, "the exchanges cannot be declared", error)
                 state.withLock { $0.isDeclared = true }
-            } catch let error as AMQPError where error.code != .closed {
+            } catch is AMQPError where !hasEnded {
+                // A channel may also be closed under the declaration: only the connection's own end is an end.
                 attempt += 1
                 try await Task.sleep(for: retry.delay(attempt: attempt, random: .random(in: 0..<1)))
             }
         }
+    }
+
+    /// True where the connection is at its end, for good.
+    private var hasEnded: Bool {
+        if case .closed = connection.state { true } else { false }
     }
 
     private func count(_ results: [PublishResult]) {

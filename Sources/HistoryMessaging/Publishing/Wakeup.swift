@@ -15,7 +15,10 @@ final class Wakeup: Sendable {
 
     /// Waits for a signal, until a time at the most, or until the task is cancelled. For one task.
     func wait(until deadline: ContinuousClock.Instant) async {
-        guard !takeSignal(), deadline > .now, !Task.isCancelled else { return }
+        guard !takeSignal(), deadline > .now, !Task.isCancelled else {
+            // An actor that looks again and again must not keep those away who would change what it sees.
+            return await Task.yield()
+        }
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.wait() }
             group.addTask { try? await Task.sleep(until: deadline, clock: .continuous) }
