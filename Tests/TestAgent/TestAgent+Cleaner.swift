@@ -30,7 +30,15 @@ extension TestAgent {
         let cleaner = HistoryCleaner(store, broker: try Broker(urls: arguments[1]), options: options)
         continuation.yield()
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await cleaner.run() }
+            group.addTask {
+                do {
+                    try await cleaner.run()
+                } catch {
+                    // Whoever waits for steps would wait for ever.
+                    print("the cleaner has ended: \(error)")
+                    exit(3)
+                }
+            }
             for await _ in steps {
                 let purged = try await store.observe { _, state in state.purgedSequence }
                 let consumers = try await store.consumers()
