@@ -30,7 +30,7 @@ struct CleanerLink: Sendable {
             group.addTask { await log.follow(reading) }
             group.addTask { await declareForSending() }
             do {
-                try await group.waitForAll()
+                try await group.finishOrFail()
             } catch {
                 await close(within: .zero)
                 throw error

@@ -129,7 +129,7 @@ public actor HistoryCleaner: HistoryService {
                     try await self.life.waitForStop()
                     self.due.signal()
                 }
-                try await group.waitForAll()
+                try await group.finishOrFail()
             }
         }
         self.link = link
@@ -139,7 +139,7 @@ public actor HistoryCleaner: HistoryService {
                 try await self.work(link)
                 await link.close(within: self.options.drainTimeout)
             }
-            try await group.waitForAll()
+            try await group.finishOrFail()
         }
     }
 
@@ -176,11 +176,11 @@ public actor HistoryCleaner: HistoryService {
                 workers.addTask { try await self.takeAcknowledgements(acknowledgements) }
                 workers.addTask { await self.takeCommands(commands, over: link) }
                 workers.addTask { try await self.keepClean() }
-                try await workers.waitForAll()
+                try await workers.finishOrFail()
             }
             // They alone put something in.
             outgoing.finish()
-            try await group.waitForAll()
+            try await group.finishOrFail()
         }
     }
 

@@ -137,7 +137,7 @@ public actor HistoryRelay: HistoryService {
                 await connection.close(within: .seconds(1))
             }
             // The first error ends the others; waiting for all would wait for what nobody ends.
-            while try await group.next() != nil {}
+            try await group.finishOrFail()
         }
     }
 
