@@ -23,6 +23,9 @@ struct CleanerLink: Sendable {
         self.log = log
     }
 
+    /// Acknowledgements and commands are a few hundred bytes; a larger delivery is rejected unread, in bytes.
+    private static let largestMessage = 64 << 10
+
     /// Serves both connections until they are closed.
     func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -52,7 +55,9 @@ struct CleanerLink: Sendable {
         while !Task.isCancelled {
             do {
                 try await reading.declare(names.cleaning)
-                let consumer = try await reading.consume(queue, AMQPConsumeOptions(prefetch: prefetch))
+                var options = AMQPConsumeOptions(prefetch: prefetch)
+                options.maximumMessageSize = Self.largestMessage
+                let consumer = try await reading.consume(queue, options)
                 attempt = 0
                 for try await delivery in consumer { take(delivery) }
                 // The end of the sequence: the task was cancelled, or the connection closed.

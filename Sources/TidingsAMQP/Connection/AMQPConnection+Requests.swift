@@ -7,7 +7,8 @@ extension AMQPConnection {
         _ request: Request, on channel: Channel, before deadline: ContinuousClock.Instant? = nil
     ) async throws(AMQPError) -> Reply {
         guard let session, session[channel.number] === channel else {
-            throw loss ?? AMQPError(.closed, "\(request.name): the channel is closed")
+            // The channel alone was lost: `closed` would say that there will be no other.
+            throw loss ?? AMQPError(isClosing ? .closed : .connectionLost, "\(request.name): the channel is closed")
         }
         do throws(AMQPError) {
             session.handle.guarded.set(deadline: .now + configuration.sendTimeout)
@@ -41,7 +42,7 @@ extension AMQPConnection {
         } else if channel.isClosing, reply == .channelClosed {
             // Only now is the number free: whatever was on the way for the old channel has come.
             session.channels[number] = nil
-            channel.finish(.failure(AMQPError(.closed, "the channel was closed")))
+            channel.finish(.failure(AMQPError(isClosing ? .closed : .connectionLost, "the channel was closed")))
         } else if channel.isAbandoned {
             closeChannel(channel)
         } else if !channel.isClosing {

@@ -53,6 +53,9 @@ final class HistoryObserver: Sendable {
 
     // MARK: Deliveries
 
+    /// A larger delivery is rejected unread, in bytes: the largest that `publisher.messageLimit` may be set to.
+    private static let largestMessage = 64 << 20
+
     private func consume(_ link: BrokerLink) async {
         let queue = link.names.queue(of: name)
         // The queue ends for good where it cannot be declared again, say: it is begun anew, and polled meanwhile.
@@ -60,7 +63,9 @@ final class HistoryObserver: Sendable {
             let goesOn = await link.insist("consuming \(queue)", options) {
                 try await link.consuming.waitUntilOpen(within: .seconds(3600))
                 try await link.consuming.declare(link.names.consuming(as: name))
-                let consumer = try await link.consuming.consume(queue, .init(prefetch: options.prefetch))
+                var consuming = AMQPConsumeOptions(prefetch: options.prefetch)
+                consuming.maximumMessageSize = Self.largestMessage
+                let consumer = try await link.consuming.consume(queue, consuming)
                 set(isConsuming: true)
                 defer { set(isConsuming: false) }
                 for try await delivery in consumer { await take(delivery, link) }

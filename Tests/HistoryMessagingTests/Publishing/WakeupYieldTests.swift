@@ -2,8 +2,8 @@ import Testing
 
 @testable import HistoryMessaging
 
-@Suite("Wakeup", .timeLimit(.minutes(1)))
-struct WakeupTests {
+@Suite("Wakeup, a time that has passed", .timeLimit(.minutes(1)))
+struct WakeupYieldTests {
     /// Looks again and again until somebody has changed what it sees.
     private actor Looker {
         private let wakeup = Wakeup()
