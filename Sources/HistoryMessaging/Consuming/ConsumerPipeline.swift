@@ -95,7 +95,9 @@ final class ConsumerPipeline: Sendable {
 
     /// Waits for something to fetch, or to do.
     private func observe() async {
-        while !Task.isCancelled, !board.isInterrupted, !board.takeNews() { await board.wakeup.wait(until: .now + .seconds(3600)) }
+        while !Task.isCancelled, !board.isInterrupted, !board.takeNews() {
+            await board.wakeup.wait(until: .now + .seconds(3600))
+        }
     }
 
     /// Finds the consumer's place; tries until that goes well.

@@ -8,7 +8,8 @@ import TidingsTestKit
 
 @Suite("Consumer's reloads at breaks", .timeLimit(.minutes(2)))
 struct ConsumerReloadTests {
-    @Test("P21: an entity whose tracking begins while the consumer runs is loaded, that one only, and merged from there")
+    @Test(
+        "P21: an entity whose tracking begins while the consumer runs is loaded, that one only, and merged from there")
     func tracked() async throws {
         let fixture = try await ConsumerFixture()
         let store = fixture.store
