@@ -34,7 +34,8 @@ final class ConsumerPipeline: Sendable {
             try await acknowledger.remember($0)
         }
         registrar = ConsumerRegistrar(
-            store, name: parts.name, author: parts.author, link: link, options: options, board: board)
+            store, name: parts.name, author: parts.author, link: link, options: options, board: board,
+            token: found.token)
         failures = Locked(
             FailureStateMachine(backoff: options.retry, attemptsBeforeStall: options.attemptsBeforeStall))
     }
@@ -116,7 +117,7 @@ final class ConsumerPipeline: Sendable {
     /// The first snapshot waits for the cleaner, a while: what it holds is safe then.
     private func findPlace() async throws {
         try await registrar.check()
-        if isFirst, link != nil {
+        if found.token == nil, link != nil {
             let deadline = ContinuousClock.now + options.registrationWait
             while !board.isProtected, !board.isStopping, !Task.isCancelled, ContinuousClock.now < deadline {
                 await board.wakeup.wait(until: deadline)
@@ -131,19 +132,13 @@ final class ConsumerPipeline: Sendable {
         await tellPosition()
     }
 
-    private var isFirst: Bool {
-        switch found {
-        case .nothing, .damaged: true
-        case .stored(let stored): stored.token == nil
-        }
-    }
-
     /// Fetches and merges page by page, at least up to a token.
     ///
     /// - Returns: false where the head has moved on meanwhile.
     private func drain(to head: HistoryToken?) async throws -> Bool {
         while !board.isStopping {
             try Task.checkCancellation()
+            if board.isRewinding { return false }
             guard let position = await merger.position else { return true }
             let size = failures.withLock { $0.pageSize(after: position.sequence, usual: options.pageSize) }
             let fetched = try await insist { try await self.fetcher.page(after: position, size: size) }
@@ -154,7 +149,6 @@ final class ConsumerPipeline: Sendable {
             if end.sequence > position.sequence, try await !merge(page) { continue }
             if page.isAtEnd { return true }
             if let head, head.epoch == end.epoch, end.sequence >= head.sequence { return false }
-            if !board.isStopping, board.isRewinding { return false }
         }
         return true
     }

@@ -10,6 +10,8 @@ final class ConsumerRegistrar: Sendable {
     private let link: BrokerLink?
     private let options: HistoryConsumer.Options
     private let board: ConsumerBoard
+    /// Where it stood when it began: history after that is still needed.
+    private let token: HistoryToken?
     private let wakeup = Wakeup()
 
     /// How long the cleaner may take to answer.
@@ -19,7 +21,7 @@ final class ConsumerRegistrar: Sendable {
 
     init(
         _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
-        board: ConsumerBoard
+        board: ConsumerBoard, token: HistoryToken?
     ) {
         self.store = store
         self.name = name
@@ -27,6 +29,7 @@ final class ConsumerRegistrar: Sendable {
         self.link = link
         self.options = options
         self.board = board
+        self.token = token
     }
 
     /// Looks whether the store knows the consumer as it is now; without a broker, registers it.
@@ -38,7 +41,7 @@ final class ConsumerRegistrar: Sendable {
             } ?? false
         if !isKnown, link == nil, store.isWritable {
             let floor = try await store.register(
-                consumer: name, author: author, role: options.role.rawValue, token: board.status.token)
+                consumer: name, author: author, role: options.role.rawValue, token: board.status.token ?? token)
             return protected(floor.description)
         }
         if board.isProtected != isKnown { board.set(isProtected: isKnown) }
@@ -86,7 +89,7 @@ final class ConsumerRegistrar: Sendable {
         request.arguments = [
             "consumer": .string(name), "author": .string(author), "role": .string(options.role.rawValue),
         ]
-        if let token = board.status.token { request.arguments["token"] = .string(token.description) }
+        if let token = board.status.token ?? token { request.arguments["token"] = .string(token.description) }
         let address = AMQPAddress(
             exchange: link.names.control,
             routingKey: link.names.controlKey(service: "cleaner", command: "register"))

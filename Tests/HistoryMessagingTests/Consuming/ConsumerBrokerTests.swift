@@ -88,7 +88,9 @@ struct ConsumerBrokerTests {
                 == AcknowledgementMessage(consumer: "c", author: "orders", token: head))
     }
 
-    @Test("P15: what is no history of this store is kept among the dead messages with its reason, and the service goes on")
+    @Test(
+        "P15: what is no history of this store is kept among the dead messages with its reason, and the service goes on"
+    )
     func poison() async throws {
         let fixture = try await BrokerFixture()
         let names = fixture.names

@@ -81,6 +81,22 @@ struct ConsumerFailureTests {
         #expect(context.sequences == [1])
     }
 
+    @Test("Rewinding past what fails frees a stalled consumer")
+    func rewindWhileStalled() async throws {
+        let fixture = try await ConsumerFixture()
+        let context = RecordingContext()
+        context.fail(at: [2])
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 1 })
+        try await fixture.insert(2)
+        try await running(consumer) {
+            #expect(await stalled(consumer) == "cannot merge 2")
+            try await consumer.rewind(to: .now)
+            try await consumer.waitUntilCaughtUp(to: fixture.insert())
+        }
+        #expect(context.sequences == [4])
+    }
+
     @Test("Backoff, isolation and stall are decided by rules alone")
     func rules() {
         var failures = FailureStateMachine(

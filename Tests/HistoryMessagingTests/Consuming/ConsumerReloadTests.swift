@@ -1,4 +1,3 @@
-import HistoryMessaging
 import LocalContexts
 import PersistentHistory
 import Testing
@@ -6,9 +5,12 @@ import TidingsAMQP
 import TidingsSQLite
 import TidingsTestKit
 
+@testable import HistoryMessaging
+
 @Suite("Consumer's reloads at breaks", .timeLimit(.minutes(2)))
 struct ConsumerReloadTests {
-    @Test("P21: an entity whose tracking begins while the consumer runs is loaded, that one only, and merged from there")
+    @Test(
+        "P21: an entity whose tracking begins while the consumer runs is loaded, that one only, and merged from there")
     func tracked() async throws {
         let fixture = try await ConsumerFixture()
         let store = fixture.store
@@ -86,6 +88,51 @@ struct ConsumerReloadTests {
         }
         #expect(try await mirror.rows(of: "late") == MirrorContext.rows(of: "late", in: store))
         #expect(mirror.loads.last == ["late"])
+    }
+
+    @Test("A durable context that a crash left behind what a reload brought is loaded as a whole, once")
+    func crashedReload() async throws {
+        let fixture = try await ConsumerFixture()
+        let context = DurableMirror()
+        func run() async throws -> Int {
+            let consumer = HistoryConsumer(
+                fixture.store, name: "c", contexts: [context], options: fixture.options())
+            try await running(consumer) { try await consumer.waitUntilCaughtUp(to: fixture.insert()) }
+            #expect(consumer.status().counts.resyncs == 0)
+            return context.mirror.wholeLoads
+        }
+        #expect(try await run() == 1)
+        #expect(try await run() == 1)
+        // As it is left by a crash between the reload of an entity and the merge of what its rows held already.
+        let token = try #require(try await context.durableToken())
+        let (file, _) = try await TokenFile.open(directory: "\(fixture.temporary.path)-tokens", consumer: "c")
+        try await file.write(StoredToken(token: token, reloadedThrough: token.sequence + 1))
+        await file.close()
+        #expect(try await run() == 2)
+        #expect(try await run() == 2)
+        #expect(
+            try await context.mirror.rows(of: "article") == MirrorContext.rows(of: "article", in: fixture.store))
+    }
+
+    /// A mirror that knows its token.
+    private final class DurableMirror: MergeContext {
+        let name = "durable"
+        let isDurable = true
+        let canLoad = true
+        let mirror = MirrorContext()
+        private let token = Locked<HistoryToken?>(nil)
+
+        func durableToken() async throws -> HistoryToken? { token.withLock { $0 } }
+
+        func load(_ snapshot: HistorySnapshot) async throws {
+            try await mirror.load(snapshot)
+            token.withLock { $0 = snapshot.token }
+        }
+
+        func merge(_ batch: HistoryBatch) async throws {
+            try await mirror.merge(batch)
+            token.withLock { $0 = batch.token }
+        }
     }
 
     /// Rows of a file's tables, as text.

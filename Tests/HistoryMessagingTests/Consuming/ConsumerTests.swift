@@ -69,6 +69,22 @@ struct ConsumerTests {
         #expect(consumer.status().token == token)
     }
 
+    @Test("PHT16: a sole writer that merges nothing of its own is acknowledged to the head, and does not hold history")
+    func soleWriter() async throws {
+        let fixture = try await ConsumerFixture()
+        let own = RecordingContext("own", origin: fixture.store.origin)
+        let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [own], options: fixture.options())
+        try await running(consumer) {
+            let token = try await fixture.insert(5)
+            while try await fixture.store.consumers().map(\.acknowledged) != [token] {
+                try await Task.sleep(for: .milliseconds(2))
+            }
+        }
+        #expect(own.sequences == [])
+        _ = try await HistoryCleaner(fixture.store).clean()
+        #expect(try await fixture.temporary.sequences() == [6])
+    }
+
     @Test("PHT15: two processes of one author see each other's transactions")
     func oneAuthor() async throws {
         let fixture = try await ConsumerFixture()

@@ -15,6 +15,9 @@ actor TokenFile {
         case stored(StoredToken)
         /// Neither slot is valid, or the file is not one; the text says what is wrong.
         case damaged(String)
+
+        /// The token that was found; nil where there was none.
+        var token: HistoryToken? { if case .stored(let stored) = self { stored.token } else { nil } }
     }
 
     private let executor: ThreadExecutor
