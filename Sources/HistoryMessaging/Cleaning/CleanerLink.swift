@@ -24,7 +24,7 @@ struct CleanerLink: Sendable {
     }
 
     /// Acknowledgements and commands are a few hundred bytes; a larger delivery is rejected unread, in bytes.
-    private static let largestMessage = 64 << 10
+    private static let largestMessage = 1 << 20
 
     /// Serves both connections until they are closed.
     func run() async throws {

@@ -112,9 +112,11 @@ public actor HistoryRelay: HistoryService {
     /// False where it is stopped before.
     private func waitForTurn(_ lock: ServiceLock) async throws -> Bool {
         while try !lock.take() {
-            let holder = lock.holder ?? "unknown"
-            if role != .waiting(holder: holder) { log.write(.info, "waiting", nil, [("holder", holder)]) }
-            role = .waiting(holder: holder)
+            // Nobody yet where the holder has only just taken it: the next look tells.
+            if let holder = lock.holder, role != .waiting(holder: holder) {
+                log.write(.info, "waiting", nil, [("holder", holder)])
+                role = .waiting(holder: holder)
+            }
             await life.wakeup.wait(until: .now + options.pollInterval)
             try Task.checkCancellation()
             if life.isStopping { return false }

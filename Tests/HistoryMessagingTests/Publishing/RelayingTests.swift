@@ -73,6 +73,7 @@ struct HistoryRelayingTests {
             // With the next record the dead one's row goes: it has nothing left.
             try await fixture.insert(1)
             try await until { try await fixture.store.observe { db, _ in try PublisherRecord.all(db) }.isEmpty }
+            try await until { try await fixture.publishedSequence() == 9 }
         }
         #expect(try await fixture.publishedTokens() == fixture.committedTokens())
     }
