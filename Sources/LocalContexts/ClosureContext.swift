@@ -46,12 +46,12 @@ public struct ClosureContext: MergeContext {
     /// A context that is given history transaction by transaction.
     ///
     /// Where the closure throws, the transactions of the batch that it has taken already come again too.
-    public init(
+    public static func eachTransaction(
         _ name: String, origin: HistoryOrigin? = nil, load: Load? = nil,
-        mergeEach: @escaping @Sendable (HistoryTransaction) async throws -> Void
-    ) {
-        self.init(name, origin: origin, load: load) { batch in
-            for transaction in batch.transactions { try await mergeEach(transaction) }
+        merge: @escaping @Sendable (HistoryTransaction) async throws -> Void
+    ) -> ClosureContext {
+        ClosureContext(name, origin: origin, load: load) { batch in
+            for transaction in batch.transactions { try await merge(transaction) }
         }
     }
 

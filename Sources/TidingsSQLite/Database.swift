@@ -362,6 +362,15 @@ public final class Database {
         return version
     }
 
+    /// True where the path leads to another file than the one that is open: somebody has put one in its place.
+    ///
+    /// [SQLITE_FCNTL_HAS_MOVED](https://www.sqlite.org/c3ref/c_fcntl_begin_atomic_write.html)
+    package var hasMoved: Bool {
+        var moved: Int32 = 0
+        unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved)
+        return moved != 0
+    }
+
     /// Eight random bytes from SQLite's generator, which the operating system seeds.
     package func randomInt64() -> Int64 {
         var value: Int64 = 0

@@ -30,12 +30,10 @@ struct ClosureContextTests {
         for number in 1...3 { try await temporary.write("INSERT INTO t VALUES (\(number), 'x')") }
         let seen = Mutex<[Int64]>([])
         let origin = HistoryOrigin()
-        let context = ClosureContext(
-            "c", origin: origin,
-            mergeEach: { transaction in
-                if transaction.token.sequence == 3 { throw Refused() }
-                seen.withLock { $0.append(transaction.token.sequence) }
-            })
+        let context = ClosureContext.eachTransaction("c", origin: origin) { transaction in
+            if transaction.token.sequence == 3 { throw Refused() }
+            seen.withLock { $0.append(transaction.token.sequence) }
+        }
         await #expect(throws: Refused.self) { try await temporary.store.merge(into: context) }
         #expect(seen.withLock { $0 } == [1, 2])
         #expect(context.origin == origin)

@@ -254,7 +254,11 @@ struct CoordinationTests {
         let head = try await temporary.store.currentToken()
         let nonce = Int64(bitPattern: head.nonce)
         try await temporary.store.coordinate { db, _ in
-            let sql = "INSERT INTO history_consumer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            let sql = """
+                INSERT INTO history_consumer(name, author, role, state, floor_sequence, epoch, sequence, nonce,
+                    registered, acknowledged)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                """
             try db.execute(sql, "b", "search", "required", "active", 0, 1, 1, nonce, 10, 20)
             try db.execute(sql, "a", "search", "optional", "evicted", 1, 1, Int64?.none, Int64?.none, 11, Int64?.none)
         }

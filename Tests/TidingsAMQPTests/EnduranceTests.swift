@@ -9,7 +9,7 @@ import TidingsTestKit
 struct EnduranceTests {
     @Test("The broker killed at random moments: all is consumed, nothing hangs, memory and descriptors do not grow")
     func kills() async throws {
-        let kills = Int(ProcessInfo.processInfo.environment["TIDINGS_BROKER_KILLS"] ?? "") ?? 10
+        let kills = Int(ProcessInfo.processInfo.environment["TIDINGS_TEST_BROKER_KILLS"] ?? "") ?? 10
         let broker = try await PrivateBroker.start()
         let host = try await broker.makeVirtualHost()
         let client = try ChildProcess(ChildProcess.built("TestClient"), ["endure", host.url])
@@ -52,7 +52,7 @@ struct EnduranceTests {
 
     @Test("Memory is within 2 MiB of its baseline after a message of 16 MiB, bounded after more, flat over a million")
     func memory() async throws {
-        let count = Int(ProcessInfo.processInfo.environment["TIDINGS_BROKER_MESSAGES"] ?? "") ?? 100_000
+        let count = Int(ProcessInfo.processInfo.environment["TIDINGS_TEST_BROKER_MESSAGES"] ?? "") ?? 100_000
         let broker = try await PrivateBroker.shared()
         let host = try await broker.makeVirtualHost()
         let (lines, ending) = try await ChildProcess(

@@ -14,9 +14,13 @@ struct CommandLineFixture {
         path = directory.file("main.db")
     }
 
+    /// The tests' environment without what configures `tidings`.
+    private static let environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("TIDINGS_") }
+
     /// Runs `tidings`.
     static func run(_ arguments: [String], input: String? = nil) async throws -> FinishedProcess {
-        try await FinishedProcess.run(ChildProcess.built("tidings"), arguments, input: input)
+        try await FinishedProcess.run(
+            ChildProcess.built("tidings"), arguments, input: input, environment: environment)
     }
 
     /// Runs `tidings SUBCOMMAND DB …`.

@@ -90,11 +90,13 @@ struct UsageTests {
 
     @Test(
         "help and errors named Swift calls, which nobody can type",
-        arguments: TidingsCommand.subcommands.filter { $0.hasDatabase }.map { $0.name })
+        arguments: TidingsCommand.subcommands.filter { $0.hasDatabase && !$0.isHidden }.map { $0.name })
     func noSwift(name: String) async throws {
         let fixture = try CommandLineFixture()
         let more = [
             "track": ["t"], "untrack": ["t"], "exec": ["--author", "a"], "show": ["1"], "purge": ["--before", "1"],
+            "serve": ["--broker", "amqp://127.0.0.1:1"], "publish": ["--broker", "amqp://127.0.0.1:1"],
+            "consume": ["--author", "a", "--consumer", "c", "--json"],
         ]
         let arguments = [name, fixture.path] + (more[name] ?? [])
         let run = try await CommandLineFixture.run(arguments)

@@ -106,7 +106,7 @@ extension HistoryCleaner {
         while true {
             do {
                 return try await body()
-            } catch let error as HistoryError where error.isRetriable && !life.isStopping {
+            } catch let error as HistoryError where error.code != .closed && !error.isFatal && !life.isStopping {
                 attempt += 1
                 log.write(attempt == 1 ? .warning : .debug, "the store cannot be written, tries again", error)
                 try await Task.sleep(for: retry.delay(attempt: attempt, random: .random(in: 0..<1)))

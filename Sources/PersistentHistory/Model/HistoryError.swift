@@ -1,3 +1,4 @@
+internal import FoundationEssentials
 package import TidingsSQLite
 
 /// What went wrong with a store or its history: what, where, and the remedy.
@@ -34,6 +35,8 @@ public struct HistoryError: Error, Sendable, CustomStringConvertible {
         public static let readOnly = Code("readOnly")
         /// The operating system does not let this user do it.
         public static let notPermitted = Code("notPermitted")
+        /// Another store's file was put in the place of the one that was open.
+        public static let storeReplaced = Code("storeReplaced")
         /// The store was closed.
         public static let closed = Code("closed")
         /// The table cannot be tracked.
@@ -119,11 +122,21 @@ public struct HistoryError: Error, Sendable, CustomStringConvertible {
         }
     }
 
+    /// The file at the path is another store than the one that was opened.
+    static func replaced(_ path: String, by storeID: UUID) -> HistoryError {
+        HistoryError(
+            .storeReplaced,
+            "\(path) was replaced by another store (\(storeID)) while it was open: put the right file back, or close and "
+                + "open it again")
+    }
+
     /// True where the same call may succeed later without any repair.
     public var isRetriable: Bool { code == .busy || code == .storeUnavailable || code == .diskFull }
 
     /// True where the store cannot be used until someone repairs or upgrades something.
-    public var isFatal: Bool { code == .notADatabase || code == .unsupportedFormat || code == .unsupportedSQLite }
+    public var isFatal: Bool {
+        [.notADatabase, .unsupportedFormat, .unsupportedSQLite, .storeReplaced].contains(code)
+    }
 
     /// The message behind the code.
     public var description: String { "\(code): \(message)" }

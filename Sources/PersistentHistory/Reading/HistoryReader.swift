@@ -6,6 +6,14 @@ actor HistoryReader {
     private let executor: ThreadExecutor
     private let path: String
     private var database: Database?
+    /// How it was opened; nil before that, and once it is closed.
+    private var busyTimeout: Duration?
+    /// True where the store is opened for writing too: then this user is one of those whose files stand beside it.
+    private let isBesideWriter: Bool
+    /// Which store it reads: a file that is put in the place of the one that is open must be of the same.
+    private var storeID: UUID?
+    /// How often the file was opened: numbers of one connection mean nothing to another.
+    private var openings: Int64 = 0
     private var table = LayoutTable([:])
     /// The size of the page before, from which the next one hardly differs.
     private var latestPageBytes = 0
@@ -18,8 +26,9 @@ actor HistoryReader {
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     /// Starts the thread.
-    init(path: String) throws(HistoryError) {
+    init(path: String, isBesideWriter: Bool) throws(HistoryError) {
         self.path = path
+        self.isBesideWriter = isBesideWriter
         executor = try HistoryError.threadStarted("history-read", for: path)
     }
 
@@ -35,6 +44,12 @@ actor HistoryReader {
         do {
             let opened = try Database(path: path, options: OpenOptions(access: .readOnly, busyTimeout: busyTimeout))
             _ = try HistorySchema.checkFormat(opened)
+            let found = try opened.transaction(.deferred) { try StoreState.read(opened).storeID }
+            guard storeID == nil || storeID == found else { throw HistoryError.replaced(path, by: found) }
+            storeID = found
+            self.busyTimeout = busyTimeout
+            openings += 1
+            table = LayoutTable([:])
             database = opened
         } catch let error as SQLiteError {
             throw HistoryError(error, while: "opening for reading", path: path)
@@ -44,6 +59,21 @@ actor HistoryReader {
     func close() {
         database?.close()
         database = nil
+        busyTimeout = nil
+    }
+
+    /// The connection; a new one where somebody has put another file in the place of the one that was open, such as a
+    /// backup: whoever went on with that would see nothing of it, for ever.
+    private func current() throws -> Database {
+        guard let busyTimeout else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
+        if let database, !database.hasMoved { return database }
+        database?.close()
+        database = nil
+        // A file that was only just put there has none beside it, and a reader never creates them.
+        let writing = isBesideWriter ? try? Database(path: path, options: OpenOptions(access: .readWrite)) : nil
+        defer { writing?.close() }
+        try open(busyTimeout: busyTimeout)
+        return try current()
     }
 
     /// Runs `body` in one read transaction: all that it reads is of one moment. SQLite's errors get the store's words.
@@ -59,9 +89,9 @@ actor HistoryReader {
     ///
     /// [PRAGMA data_version](https://www.sqlite.org/pragma.html#pragma_data_version)
     func dataVersion() throws -> Int64 {
-        guard let database else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
+        let database = try current()
         do throws(SQLiteError) {
-            return try database.first("PRAGMA data_version", as: Int64.self) ?? 0
+            return try (database.first("PRAGMA data_version", as: Int64.self) ?? 0) + openings << 40
         } catch {
             throw HistoryError(error, while: "looking for commits", path: path)
         }
@@ -73,7 +103,7 @@ actor HistoryReader {
     }
 
     private func transaction<R: Sendable>(_ body: (Database, StoreState) throws -> R) throws -> R {
-        guard let database else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
+        let database = try current()
         return try database.transaction(.deferred) {
             try body(database, try StoreState.read(database))
         }

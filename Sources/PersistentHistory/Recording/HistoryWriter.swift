@@ -7,6 +7,12 @@ actor HistoryWriter {
     private let path: String
     private var database: Database?
     private var recorder: HistoryRecorder?
+    /// How it was opened; nil before that, and once it is closed.
+    private var options: HistoryStore.Options?
+    /// Which store it writes: a file that is put in the place of the one that is open must be of the same.
+    private var storeID: UUID?
+    /// When it was last looked whether the path still leads to the file that is open.
+    private var lookedAt = ContinuousClock.now
     /// Who is told of commits, by number.
     private var commitObservers: [Int: AsyncStream<Void>.Continuation] = [:]
     private var lastObserver = 0
@@ -44,8 +50,14 @@ actor HistoryWriter {
             let head = try opened.internally {
                 try opened.transaction(.deferred) { try StoreState.read(opened).head(opened) }
             }
+            guard storeID == nil || storeID == head.storeID else {
+                throw HistoryError.replaced(path, by: head.storeID)
+            }
             database = opened
             self.recorder = recorder
+            self.options = options
+            storeID = head.storeID
+            lookedAt = .now
             return head
         } catch let error as SQLiteError {
             throw HistoryError(error, while: "opening the store", path: path)
@@ -66,15 +78,37 @@ actor HistoryWriter {
         recorder = nil
         database?.close()
         database = nil
+        options = nil
         for observer in commitObservers.values { observer.finish() }
         commitObservers = [:]
     }
 
     func parts() throws -> (Database, HistoryRecorder) {
+        guard let options else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
+        try reopenIfReplaced(options)
         guard let database, let recorder else {
             throw HistoryError(.closed, "\(path): the store is closed: open it again")
         }
         return (database, recorder)
+    }
+
+    /// How long a file that was put in the place of the one that is open may go unnoticed: looking each time would cost
+    /// a small transaction a few per cent.
+    private static let lookInterval: Duration = .milliseconds(100)
+
+    /// Opens the file anew where somebody has put another in its place, such as a backup: what went on being written to the
+    /// old one would be lost.
+    private func reopenIfReplaced(_ options: HistoryStore.Options) throws {
+        if let database {
+            let now = ContinuousClock.now
+            guard now - lookedAt >= Self.lookInterval else { return }
+            lookedAt = now
+            guard database.hasMoved else { return }
+        }
+        recorder = nil
+        database?.close()
+        database = nil
+        _ = try open(options, create: false)
     }
 
     /// Runs `body` in one tracked transaction.
