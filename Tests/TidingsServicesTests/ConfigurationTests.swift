@@ -45,7 +45,7 @@ struct ConfigurationTests {
     func variables() {
         let names = Dictionary(uniqueKeysWithValues: ConfigurationKey.all.map { ($0.path, $0.variable) })
         #expect(names["broker.url"] == "TIDINGS_AMQP_URL" && names["broker.urlFile"] == "TIDINGS_AMQP_URL_FILE")
-        #expect(names["broker.prefix"] == "TIDINGS_PREFIX" && names["storeName"] == "TIDINGS_STORE_NAME")
+        #expect(names["prefix"] == "TIDINGS_PREFIX" && names["storeName"] == "TIDINGS_STORE_NAME")
         #expect(names["consumer.pollIntervalWithoutBroker"] == "TIDINGS_CONSUMER_POLL_INTERVAL_WITHOUT_BROKER")
         #expect(names["store"] == "TIDINGS_STORE" && names["logLevel"] == "TIDINGS_LOG_LEVEL")
     }

@@ -93,6 +93,6 @@ struct JSON5Tests {
         let decoded = try decoder.decode(Some.self, from: Data(text.utf8))
         let configuration = try TidingsConfiguration(text: text)
         #expect(decoded.store == configuration.store && decoded.autoStart == configuration.autoStart)
-        #expect(decoded.broker.prefix == configuration.text("broker.prefix") && decoded.broker.heartbeat == "10s")
+        #expect(decoded.prefix == configuration.text("prefix") && decoded.broker.heartbeat == "10s")
     }
 }

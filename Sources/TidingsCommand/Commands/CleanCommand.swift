@@ -22,7 +22,11 @@ enum CleanCommand: Subcommand {
         let report = try await Stores.writing(try settings.path()) { store in
             let options = settings.configuration.cleanerOptions(logger: settings.quietLogger)
             let cleaner = HistoryCleaner(store, broker: .none, options: options)
-            return isDryRun ? try await cleaner.dryRun() : try await cleaner.clean()
+            guard !isDryRun else { return try await cleaner.dryRun() }
+            let before = try await store.oldestToken().sequence
+            return try await Progress.shown({
+                (try? await store.oldestToken()).map { "cleaned \($0.sequence - before) transactions" }
+            }) { try await cleaner.clean() }
         }
         if isDryRun, !report.obstacles.isEmpty {
             Output.error("tidings clean: \(report.obstacles.map(\.description).joined(separator: "; "))")

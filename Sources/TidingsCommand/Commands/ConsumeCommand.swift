@@ -58,14 +58,22 @@ enum ConsumeCommand: Subcommand {
             let service = HistoryConsumer(
                 store, name: consumer, contexts: contexts, broker: broker, options: options)
             let group = ServiceGroup([service], logger: logger)
-            if isOnce {
+            try await Progress.shown({ await progress(service, store) }) {
+                guard isOnce else { return try await group.run(within: configuration.shutdownTimeout) }
                 let head = try await store.currentToken()
                 try await group.run { try await service.waitUntilCaughtUp(to: head) }
-            } else {
-                try await group.run(within: configuration.shutdownTimeout)
             }
             try await report?.write()
         }
+    }
+
+    /// How far the consumer has come, in one line.
+    private static func progress(_ consumer: HistoryConsumer, _ store: HistoryStore) async -> String? {
+        guard let head = try? await store.currentToken() else { return nil }
+        let status = consumer.status()
+        let behind = status.token.map { "\(max(0, head.sequence - $0.sequence)) behind" } ?? "loading"
+        return
+            "\(status.counts.transactions) transactions merged, \(behind)\(status.isProtected ? "" : ", unprotected")"
     }
 
     /// Opens the store to write where this user may: acknowledgements then need no broker.

@@ -24,4 +24,29 @@ struct Progress: Sendable {
         isLineOpen = false
         Output.raw("\r\u{1B}[K")
     }
+
+    /// Shows a text, asked for anew five times a second, for as long as something is done. Where nobody would see it, nothing
+    /// is asked.
+    static func shown<Result: Sendable>(
+        _ text: @escaping @Sendable () async -> String?, while body: @escaping @Sendable () async throws -> Result
+    ) async throws -> Result {
+        guard isShown else { return try await body() }
+        return try await withThrowingTaskGroup(of: Result?.self) { tasks in
+            tasks.addTask { try await body() }
+            tasks.addTask {
+                var progress = Progress()
+                while !Task.isCancelled {
+                    if let text = await text() { progress.show(text) }
+                    try? await Task.sleep(for: .milliseconds(200))
+                }
+                progress.clear()
+                return nil
+            }
+            defer { tasks.cancelAll() }
+            while let next = try await tasks.next() {
+                if let next { return next }
+            }
+            throw CancellationError()
+        }
+    }
 }

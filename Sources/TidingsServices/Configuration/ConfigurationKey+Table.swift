@@ -25,6 +25,8 @@ extension ConfigurationKey {
             "storeName", .text, nil,
             "The store's name in queues and routing keys; null: its file's name without what follows the last dot."),
         ConfigurationKey(
+            "prefix", .text, .text("tidings"), "What the names of all exchanges and queues at the broker begin with."),
+        ConfigurationKey(
             "author", .author, nil, "Who writes: recorded with every transaction."),
         ConfigurationKey("contextName", .text, nil, "Which part of the author writes."),
         ConfigurationKey(
@@ -56,9 +58,6 @@ extension ConfigurationKey {
         ConfigurationKey(
             "broker.urlFile", .path, nil, "A file whose first line is the URL, which only its user may read.",
             variable: "TIDINGS_AMQP_URL_FILE"),
-        ConfigurationKey(
-            "broker.prefix", .text, .text("tidings"), "What the names of all exchanges and queues begin with.",
-            variable: "TIDINGS_PREFIX"),
         ConfigurationKey(
             "broker.connectTimeout", wait, .duration(.seconds(10)),
             "How long connecting to one host may take, TLS and login included; the URL's own goes first."),

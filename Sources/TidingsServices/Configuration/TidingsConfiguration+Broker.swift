@@ -8,7 +8,7 @@ extension TidingsConfiguration {
     /// - Parameter name: what its connections are called in the broker's log and management.
     /// - Throws: ``MessagingError`` `invalid` where the URL's file has become unreadable, or its URL wrong.
     public func broker(name: String = "tidings") throws(MessagingError) -> Broker {
-        let prefix = text("broker.prefix") ?? "tidings"
+        let prefix = text("prefix") ?? "tidings"
         guard let urls = try brokerURLs() else { return Broker(nil, prefix: prefix, storeName: text("storeName")) }
         do throws(AMQPError) {
             var broker = try Broker(urls: urls, name: name, prefix: prefix, storeName: text("storeName"))
