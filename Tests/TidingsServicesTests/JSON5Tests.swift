@@ -79,12 +79,12 @@ struct JSON5Tests {
     @Test("what FoundationEssentials reads of the sample is what is read here")
     func agrees() throws {
         struct Section: Decodable, Equatable {
-            let prefix: String
             let heartbeat: String
         }
         struct Some: Decodable, Equatable {
             let store: String?
             let autoStart: [String]
+            let prefix: String
             let broker: Section
         }
         let decoder = JSONDecoder()
