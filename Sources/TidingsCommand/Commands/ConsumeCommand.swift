@@ -51,19 +51,20 @@ enum ConsumeCommand: Subcommand {
         var options = configuration.consumerOptions(logger: logger)
         if let start = arguments.string("--from") { options.start = try parse(start) }
         let target = try ConsumeTarget(arguments)
-        let report = arguments.string("--report").map { LagContext(path: $0) }
+        let report = arguments.string("--report").map { LagReport(path: $0, logger: logger) }
         let isOnce = arguments.has("--once")
         try await opening(try settings.path(), author: author, configuration.storeOptions) { [options] store in
-            let contexts: [any MergeContext] = [try target.context()] + (report.map { [$0] } ?? [])
+            let context = try target.context()
             let service = HistoryConsumer(
-                store, name: consumer, contexts: contexts, broker: broker, options: options)
+                store, name: consumer, contexts: [report.map { ReportedContext(context, $0) } ?? context],
+                broker: broker, options: options)
             let group = ServiceGroup([service], logger: logger)
             try await Progress.shown({ await progress(service, store) }) {
                 guard isOnce else { return try await group.run(within: configuration.shutdownTimeout) }
                 let head = try await store.currentToken()
                 try await group.run { try await service.waitUntilCaughtUp(to: head) }
             }
-            try await report?.write()
+            await report?.write()
         }
     }
 
@@ -157,25 +158,56 @@ struct EntityContext: MergeContext {
     func merge(_ batch: HistoryBatch) async throws { try await context.merge(batch.restricted(to: entities)) }
 }
 
-/// Measures how long transactions took to be merged, and writes a report.
-actor LagContext: MergeContext {
-    nonisolated let name = "report"
+/// Tells a report what a context has merged, and is that context in everything else.
+struct ReportedContext: MergeContext {
+    private let context: any MergeContext
+    private let report: LagReport
+
+    init(_ context: any MergeContext, _ report: LagReport) {
+        self.context = context
+        self.report = report
+    }
+
+    var name: String { context.name }
+    var origin: HistoryOrigin? { context.origin }
+    var isDurable: Bool { context.isDurable }
+    var canLoad: Bool { context.canLoad }
+    func durableToken() async throws -> HistoryToken? { try await context.durableToken() }
+    func load(_ snapshot: HistorySnapshot) async throws { try await context.load(snapshot) }
+
+    func merge(_ batch: HistoryBatch) async throws {
+        try await context.merge(batch)
+        await report.add(batch)
+    }
+}
+
+/// Measures how long transactions took to be merged, and writes that to a file. A file that cannot be written is told, and
+/// holds up nothing.
+actor LagReport {
     private let path: String
+    private let logger: any HistoryLogger
     private var report = ConsumeReport()
     private var writtenAt: ContinuousClock.Instant?
 
-    init(path: String) { self.path = path }
+    init(path: String, logger: any HistoryLogger) {
+        self.path = path
+        self.logger = logger
+    }
 
-    func merge(_ batch: HistoryBatch) async throws {
+    func add(_ batch: HistoryBatch) {
         let now = SystemHistoryClock().microseconds
         for transaction in batch.transactions { report.lag.add(microseconds: now - transaction.microseconds) }
         report.sequence = batch.token.sequence
         if let writtenAt, ContinuousClock.now - writtenAt < .seconds(1) { return }
-        try write()
+        write()
     }
 
-    func write() throws {
+    func write() {
         writtenAt = .now
-        try report.write(to: path)
+        do {
+            try report.write(to: path)
+        } catch {
+            logger.log(.warning) { HistoryLogEntry("report", CommandError.text(of: error)) }
+        }
     }
 }

@@ -13,7 +13,7 @@ enum ExecCommand: Subcommand {
     ]
     static let options: [Option] =
         [
-            .value("--author", "NAME", "who writes", isRequired: true),
+            .value("--author", "NAME", "who writes; without it the configured author"),
             .value("--context", "NAME", "which part of the author writes"),
         ] + ServiceOptions.options
     static let details = """
@@ -26,17 +26,23 @@ enum ExecCommand: Subcommand {
     private static let publishTimeout: Duration = .seconds(5)
 
     static func run(_ arguments: Arguments) async throws {
-        let context = arguments.string("--context")
+        let settings = try ServiceOptions(arguments)
+        let configuration = settings.configuration
+        guard let author = arguments.string("--author") ?? configuration.author else {
+            throw UsageError("--author NAME is required: who writes")
+        }
+        let context = arguments.string("--context") ?? configuration.contextName
         if let context, context.allSatisfy(\.isWhitespace) {
             throw UsageError("--context is empty: leave it out, or name which part of the author writes")
         }
-        let settings = try ServiceOptions(arguments)
         let broker = try settings.broker(name)
         let scripts = try scripts(arguments)
-        try await Stores.writing(arguments.operands[0], author: arguments.string("--author") ?? "") { store in
+        try await Stores.writing(
+            arguments.operands[0], author: author, options: configuration.storeOptions
+        ) { store in
             guard broker.configuration != nil else { return try await run(scripts, context, store) }
             let publisher = HistoryPublisher(
-                store, broker: broker, options: settings.configuration.publisherOptions(logger: SilentLogger()))
+                store, broker: broker, options: configuration.publisherOptions(logger: SilentLogger()))
             try await withRunning(publisher) {
                 // What was committed before a failure is published all the same.
                 do {

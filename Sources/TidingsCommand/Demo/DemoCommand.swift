@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Glibc
 import HistoryMessaging
@@ -24,7 +25,21 @@ enum DemoCommand: Subcommand {
             directory: arguments.operands[0], data: arguments.string("--data") ?? DemoData.directory,
             restartCommand: arguments.string("--restart-broker"), broker: try settings.requiredBroker(name),
             brokerArguments: try brokerArguments(arguments))
-        try await run.run()
+        try await Self.untilSignalled { try await run.run() }
+    }
+
+    /// Runs until it is done, or a signal ends it: then nobody of the demo's processes stays.
+    private static func untilSignalled(_ body: @escaping @Sendable () async throws -> Void) async throws {
+        let task = Task { try await body() }
+        let sources = [SIGINT, SIGTERM].map { number in
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number)
+            source.setEventHandler { task.cancel() }
+            source.resume()
+            return source
+        }
+        defer { for source in sources { source.cancel() } }
+        try await task.value
     }
 
     /// What the demo's processes are told of the broker: never the URL itself, which everybody would see.

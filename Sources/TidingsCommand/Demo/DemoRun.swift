@@ -5,9 +5,9 @@ import PersistentHistory
 import TidingsSQLite
 
 /// The demo: who is started, what is done to them, and what must be true in the end.
-struct DemoRun {
+struct DemoRun: Sendable {
     /// A consumer, by how it is started and how its view is compared.
-    private struct View {
+    private struct View: Sendable {
         let name: String
         let file: String
         let arguments: [String]
