@@ -30,14 +30,16 @@ struct CommandLineFixture {
 
     /// Runs a line of bash, in which `$0` is `tidings` and `$1` the database.
     func shell(_ line: String) async throws -> FinishedProcess {
-        try await FinishedProcess.run("/bin/bash", ["-c", line, ChildProcess.built("tidings"), path])
+        try await FinishedProcess.run(
+            "/bin/bash", ["-c", line, ChildProcess.built("tidings"), path], environment: Self.environment)
     }
 
     /// Runs `tidings` without root's privileges: even root then needs the permissions that the files give.
     func unprivileged(_ arguments: [String]) async throws -> FinishedProcess {
         guard getuid() == 0 else { return try await Self.run(arguments) }
         let drop = ["--bounding-set=-all", "--inh-caps=-all", ChildProcess.built("tidings")]
-        return try await FinishedProcess.run("/usr/bin/setpriv", drop + arguments)
+        return try await FinishedProcess.run(
+            "/usr/bin/setpriv", drop + arguments, environment: Self.environment)
     }
 
     /// Runs SQL past Tidings.

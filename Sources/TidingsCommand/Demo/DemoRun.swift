@@ -62,6 +62,8 @@ struct DemoRun: Sendable {
         defer { cast.killAll() }
         do {
             try await play(data, store, &cast)
+        } catch is CancellationError {
+            throw CommandError("interrupted; the logs are in \(directory)")
         } catch {
             throw CommandError("\(CommandError.text(of: error)); the logs are in \(directory)")
         }
