@@ -134,6 +134,32 @@ struct ServiceCommandTests {
         #expect(try String(contentsOfFile: output, encoding: .utf8) == "1\n2\n3\n")
     }
 
+    @Test func `progress is shown on a terminal, and nowhere else`() async throws {
+        expect(try await exec("INSERT INTO article VALUES (1, 'Tea', 1)"), output: "2\n")
+        let words = ["$0", "consume", "$1", "--author", "a", "--consumer", "c", "--once", "--into", "$1-view"]
+        let line = words.joined(separator: " ")
+        let terminal = try await fixture.shell("export TERM=xterm; script -qec \"\(line)\" /dev/null")
+        #expect(terminal.ending == .exited(0))
+        #expect(terminal.output.contains("\r\u{1B}[K0 transactions merged, loading"), "\(terminal.output)")
+        let file = try await fixture.shell(line.replacingOccurrences(of: "c --once", with: "d --once"))
+        #expect(file.ending == .exited(0))
+        #expect(!file.error.contains("transactions merged"))
+    }
+
+    @Test func `a command that hangs is ended when its consumer is told to end`() async throws {
+        expect(try await exec("INSERT INTO article VALUES (1, 'Tea', 1)"), output: "2\n")
+        let mark = fixture.directory.file("started")
+        let consumer = try start(
+            "consume", "--author", "shop", "--consumer", "hook", "--exec", "touch \(mark); sleep 1000",
+            "--set", "shutdownTimeout=100ms")
+        _ = try await poll {
+            FileManager.default.fileExists(atPath: mark)
+        } until: {
+            $0
+        }
+        await stop(consumer)
+    }
+
     @Test func `tail prints transactions as they are committed`() async throws {
         let tail = try ChildProcess(ChildProcess.built("tidings"), ["tail", fixture.path, "--last", "1"])
         var lines = tail.lines.makeAsyncIterator()
