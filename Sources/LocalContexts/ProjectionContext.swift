@@ -107,7 +107,7 @@ public actor ProjectionContext: MergeContext {
     public func merge(_ batch: HistoryBatch) async throws {
         try await transact("merging into the projection") { database in
             let stored = try ProjectionFile.token(database)
-            if let stored { try check(batch.token, against: stored) }
+            if let stored { try check(batch, against: stored) }
             var tables = try ProjectionTables(database)
             for transaction in batch.transactions {
                 let sequence = transaction.token.sequence
@@ -132,6 +132,13 @@ public actor ProjectionContext: MergeContext {
     }
 
     private func isWanted(_ entity: String) -> Bool { entities?.contains(entity.lowercased()) ?? true }
+
+    /// Proves that a batch stands in one history with the rows, as far as it tells.
+    private func check(_ batch: HistoryBatch, against stored: HistoryToken) throws(HistoryError) {
+        try check(batch.token, against: stored)
+        let same = batch.transactions.first { $0.token.sequence >= stored.sequence }?.token
+        if let same, same.sequence == stored.sequence { try check(same, against: stored) }
+    }
 
     /// Proves that two tokens stand in one history, as far as they tell.
     private func check(_ token: HistoryToken, against stored: HistoryToken) throws(HistoryError) {
