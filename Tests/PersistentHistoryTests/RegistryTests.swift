@@ -49,7 +49,9 @@ struct RegistryTests {
 
     @Test("names and roles that cannot be used are refused")
     func badNames() async throws {
-        let store = try await Self.store(1).store
+        let temporary = try await Self.store(1)
+        let store = temporary.store
+        defer { withExtendedLifetime(temporary) {} }
         for (name, author, role) in [
             ("", "o", "required"), ("a\n", "o", "required"), (String(repeating: "x", count: 129), "o", "required"),
             ("a", "", "required"), ("a", "o", "queen"),
@@ -62,7 +64,9 @@ struct RegistryTests {
 
     @Test("a consumer's name belongs to the user who registered it, until it is evicted")
     func users() async throws {
-        let store = try await Self.store(3).store
+        let temporary = try await Self.store(3)
+        let store = temporary.store
+        defer { withExtendedLifetime(temporary) {} }
         func register(_ user: String, configured: String? = nil) async -> HistoryError.Code? {
             await Self.code {
                 _ = try await store.register(
