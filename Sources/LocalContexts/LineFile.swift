@@ -90,7 +90,8 @@ struct LineFile: ~Copyable {
         while let lines = earlier, let line = try lines.isEmpty ? nil : lineToken(at: lines.lowerBound) {
             if line.sequence > token.sequence { return false }
             earlier = try lineEnd(after: lines.lowerBound)..<lines.upperBound
-            if line == token { return true }
+            // A new epoch tells the same transactions by other tokens.
+            if line.sequence == token.sequence, line.nonce == token.nonce { return true }
         }
         earlier = nil
         return false
@@ -112,7 +113,7 @@ struct LineFile: ~Copyable {
             throw Self.failure(.database, "cannot be replaced", "\(path).token")
         }
         try syncDirectory()
-        let isBack = self.token.map { token < $0 } ?? true
+        let isBack = self.token.map { token.sequence < $0.sequence || token.epoch != $0.epoch } ?? true
         self.token = token
         if isBack { earlier = try linesBehindToken() }
     }
@@ -194,14 +195,14 @@ struct LineFile: ~Copyable {
         return end
     }
 
-    /// The last lines, as far as they stand behind the token in its epoch, in order; nil where there are none.
+    /// The last lines, as far as they stand behind the token, in order; nil where there are none.
     private func linesBehindToken() throws(HistoryError) -> Range<Int64>? {
         guard let token else { return nil }
         var start = end
         var next = Int64.max
         while start > 0 {
             let previous = try lineEnd(before: start - 1)
-            guard let line = try lineToken(at: previous), line.storeID == token.storeID, line.epoch == token.epoch,
+            guard let line = try lineToken(at: previous), line.storeID == token.storeID,
                 line.sequence > token.sequence, line.sequence < next
             else { break }
             next = line.sequence

@@ -69,6 +69,25 @@ struct LostLineageTests {
         #expect(try Self.lines(path) == before + Self.names(news.transactions))
     }
 
+    @Test("where the loss began a new epoch, what was not lost is still known by its lines")
+    func newEpoch() async throws {
+        let fork = try await Fork()
+        let path = fork.file("h.jsonl")
+        let context = try JSONLinesContext(path)
+        let lost = try await fork.lost.merge(into: context)
+        let before = try Self.lines(path)
+        #expect(try await fork.kept.beginEpoch(afterLosing: lost) == 2)
+        let oldest = try await fork.kept.oldestToken()
+        try await context.merge(HistoryBatch([], through: oldest))
+        await context.close()
+        let again = try JSONLinesContext(path)
+        #expect(try await again.durableToken() == oldest)
+        try await fork.kept.merge(into: again, pageSize: 3)
+        let news = try await fork.kept.batch()
+        #expect(try Self.lines(path) == before + Self.names(Array(news.transactions.dropFirst(5))))
+        #expect(try await again.durableToken() == news.token)
+    }
+
     @Test("a token that is moved back and then on, without lines, is the one to go on from")
     func movedBackAndOn() async throws {
         let fork = try await Fork()
