@@ -26,9 +26,12 @@ actor HistoryReader {
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     /// Starts the thread.
-    init(path: String, isBesideWriter: Bool) throws(HistoryError) {
+    ///
+    /// - Parameter storeID: what a writer has open already: the reader must not meet another file in its place.
+    init(path: String, besideWriterOf storeID: UUID?) throws(HistoryError) {
         self.path = path
-        self.isBesideWriter = isBesideWriter
+        self.storeID = storeID
+        isBesideWriter = storeID != nil
         executor = try HistoryError.threadStarted("history-read", for: path)
     }
 
