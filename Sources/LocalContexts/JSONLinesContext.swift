@@ -7,7 +7,11 @@ internal import TidingsSQLite
 ///
 /// To a file it is durable: lines are synced before a merge returns, a line that a crash has torn is cut off, and
 /// writing goes on behind the last whole line, so that each transaction has exactly one. To a stream, such as standard
-/// output, a transaction may come again after a crash.
+/// output, a transaction may come again after a crash, and does after a rewind.
+///
+/// Lines of history that was lost afterwards, by a power loss or an older copy of the store, stay. An empty batch that
+/// reaches less far than the lines moves a file back: what was not lost is known by its nonce and gets no second line, and
+/// what took the place of the lost follows behind.
 ///
 /// Memory does not grow with the size of a transaction.
 public actor JSONLinesContext: MergeContext {
@@ -24,7 +28,7 @@ public actor JSONLinesContext: MergeContext {
     private let target: Target
     private let thread: ThreadExecutor
     private var file: LineFile?
-    /// The last transaction that a stream has been given whole.
+    /// The last transaction that a stream has been given whole of a batch that failed.
     private var streamed: HistoryToken?
     /// True where a stream was left in the middle of a line.
     private var isTorn = false
@@ -35,7 +39,8 @@ public actor JSONLinesContext: MergeContext {
 
     /// Lines in a file of their own. Nothing is opened before the first call of a consumer.
     ///
-    /// A second file, with `.token` behind the name, keeps the token where the latest history was not for this context.
+    /// A second file, with `.token` behind the name, keeps the token where the latest history was not for this context, or
+    /// was moved back.
     /// The lines may be taken away, all of them, while the context is closed; to start anew remove both files.
     ///
     /// - Parameters:
@@ -79,8 +84,9 @@ public actor JSONLinesContext: MergeContext {
 
     /// Writes the transactions of a batch that were not written yet. When it returns, a file is on the disk.
     ///
-    /// - Throws: ``HistoryError``: `diskFull`, `tokenInvalid` where the lines are of another store; what reading the
-    ///   changes throws. A file keeps no line of the batch then; what a stream has been given whole is not repeated.
+    /// - Throws: ``HistoryError``: `diskFull`, `tokenInvalid` where the lines are of another store, or of history that was
+    ///   lost and not moved back; what reading the changes throws. A file keeps no line of the batch then; what a stream has
+    ///   been given whole is not repeated.
     public func merge(_ batch: HistoryBatch) async throws {
         guard !isWorking else {
             throw HistoryError(.busy, "the context \(name) is writing: one call at a time")
@@ -106,11 +112,13 @@ public actor JSONLinesContext: MergeContext {
                 .tokenInvalid,
                 "\(path) holds history of store \(stored.storeID), not of \(batch.token.storeID): name another file")
         }
+        if let stored = file?.token { try check(batch, against: stored, path) }
         try file?.prepare()
         var writer = TransactionLineWriter()
         var count: Int64 = 0
         var last: HistoryToken?
         for transaction in batch.transactions where isNew(transaction.token, after: file?.token) {
+            guard try file?.holds(transaction.token) != true else { continue }
             try await writer.write(transaction) { bytes in
                 count = try file?.write(bytes, at: count) ?? count
                 return true
@@ -118,7 +126,24 @@ public actor JSONLinesContext: MergeContext {
             last = transaction.token
         }
         if let last { try file?.commit(count, last) }
-        if isNew(batch.token, after: file?.token) { try file?.keep(batch.token) }
+        let isMoved = batch.transactions.isEmpty && batch.token != file?.token
+        if isMoved || isNew(batch.token, after: file?.token) { try file?.keep(batch.token) }
+    }
+
+    /// Proves that transactions stand in one history with a file's token, as far as they tell. Without any a batch moves
+    /// the file, wherever it reaches.
+    private func check(_ batch: HistoryBatch, against stored: HistoryToken, _ path: String) throws(HistoryError) {
+        guard let first = batch.transactions.first?.token else { return }
+        func contradicts(_ token: HistoryToken) -> Bool {
+            token.epoch < stored.epoch
+                || (token.epoch == stored.epoch && token.sequence == stored.sequence && token.nonce != stored.nonce)
+        }
+        let isBehind = first.epoch <= stored.epoch && first.sequence <= stored.sequence
+        guard contradicts(batch.token) || (isBehind && batch.transactions.contains { contradicts($0.token) })
+        else { return }
+        throw HistoryError(
+            .tokenInvalid,
+            "\(path) stands at \(stored), which is not in the history of \(batch.token): resync the consumer")
     }
 
     private func isNew(_ token: HistoryToken, after last: HistoryToken?) -> Bool {
@@ -130,7 +155,9 @@ public actor JSONLinesContext: MergeContext {
 
     private func mergeIntoStream(_ batch: HistoryBatch, _ descriptor: Int32) async throws {
         var writer = TransactionLineWriter()
-        for transaction in batch.transactions where isNew(transaction.token, after: streamed) {
+        // Of a batch that is tried again, what was given whole is left out.
+        let done = streamed.flatMap { last in batch.transactions.lastIndex { $0.token == last } }
+        for transaction in batch.transactions.dropFirst(done.map { $0 + 1 } ?? 0) {
             if isTorn { try Self.write([0x0A], to: descriptor) }
             isTorn = true
             try await writer.write(transaction) { bytes in
@@ -140,6 +167,7 @@ public actor JSONLinesContext: MergeContext {
             isTorn = false
             streamed = transaction.token
         }
+        streamed = nil
     }
 
     private static func write(_ bytes: [UInt8], to descriptor: Int32) throws(HistoryError) {

@@ -12,6 +12,10 @@ struct LineFile: ~Copyable {
     private var end: Int64
     /// Up to where history was merged.
     private(set) var token: HistoryToken?
+    /// The last whole line's token.
+    private var lastLine: HistoryToken?
+    /// Lines behind the token, from before it was moved back: history that was not lost has its line among them.
+    private var earlier: Range<Int64>?
 
     private static let blockSize = 1 << 16
 
@@ -51,7 +55,10 @@ struct LineFile: ~Copyable {
     /// Cuts off what an attempt that failed has left. A file that was emptied meanwhile is written from its start.
     mutating func prepare() throws(HistoryError) {
         let size = try size()
-        if size < end { end = try lineEnd(before: size) }
+        if size < end {
+            end = try lineEnd(before: size)
+            earlier = nil
+        }
         if size > end { try truncate() }
     }
 
@@ -72,16 +79,32 @@ struct LineFile: ~Copyable {
     mutating func commit(_ count: Int64, _ token: HistoryToken) throws(HistoryError) {
         guard fdatasync(descriptor) == 0 else { throw Self.failure(.database, "cannot be synced", path) }
         end += count
+        lastLine = token
         self.token = token
     }
 
-    /// Keeps a token behind which there are no lines yet.
+    /// True where a transaction that comes again, since the token was moved back, has its line from before.
+    ///
+    /// Transactions must be asked for in order; the lines are looked at once.
+    mutating func holds(_ token: HistoryToken) throws(HistoryError) -> Bool {
+        while let lines = earlier, let line = try lines.isEmpty ? nil : lineToken(at: lines.lowerBound) {
+            if line.sequence > token.sequence { return false }
+            earlier = try lineEnd(after: lines.lowerBound)..<lines.upperBound
+            // A new epoch tells the same transactions by other tokens.
+            if line.sequence == token.sequence, line.nonce == token.nonce { return true }
+        }
+        earlier = nil
+        return false
+    }
+
+    /// Keeps a token behind which there are no lines yet, or to which history was moved back, before the last lines.
     mutating func keep(_ token: HistoryToken) throws(HistoryError) {
         let temporary = "\(path).token.new"
         let file = Glibc.open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
         guard file >= 0 else { throw Self.failure(.database, "cannot be created", temporary) }
         defer { close(file) }
-        let text = Array("\(token)\n".utf8)
+        // The second token tells which lines were there: later ones count instead of the first.
+        let text = Array("\(token)\n\(lastLine.map { "\($0)\n" } ?? "")".utf8)
         let written = text.withUnsafeBytes { Glibc.write(file, $0.baseAddress, $0.count) }
         guard written == text.count, fdatasync(file) == 0 else {
             throw Self.failure(.database, "cannot be written", temporary)
@@ -90,7 +113,9 @@ struct LineFile: ~Copyable {
             throw Self.failure(.database, "cannot be replaced", "\(path).token")
         }
         try syncDirectory()
+        let isBack = self.token.map { token.sequence < $0.sequence || token.epoch != $0.epoch } ?? true
         self.token = token
+        if isBack { earlier = try linesBehindToken() }
     }
 
     // MARK: Recovering
@@ -103,14 +128,17 @@ struct LineFile: ~Copyable {
             let start = try read(at: 0, count: TransactionLineWriter.start.count)
             guard TransactionLineWriter.start.starts(with: start) else { throw foreign() }
         }
-        var found = try keptToken()
+        let kept = try keptToken()
+        token = kept?.token
         if end > 0 {
             let start = try lineEnd(before: end - 1)
-            guard let token = try lineToken(at: start) else { throw foreign() }
-            let isNewer = found.map { $0.storeID != token.storeID || $0 < token } ?? true
-            if isNewer { found = token }
+            guard let line = try lineToken(at: start) else { throw foreign() }
+            lastLine = line
+            // Where nothing was written since the token was kept, it counts, also where it stands before the line.
+            let isNewer = token.map { $0.storeID != line.storeID || $0 < line } ?? true
+            if isNewer, kept?.line != line { token = line }
+            earlier = try linesBehindToken()
         }
-        token = found
         if size > end { try truncate() }
         if size == 0 { try syncDirectory() }
     }
@@ -155,6 +183,34 @@ struct LineFile: ~Copyable {
         return 0
     }
 
+    /// The offset behind the line that begins at an offset.
+    private func lineEnd(after offset: Int64) throws(HistoryError) -> Int64 {
+        var lower = offset
+        while lower < end {
+            let block = try read(at: lower, count: Int(min(end - lower, Int64(Self.blockSize))))
+            if let index = block.firstIndex(of: 0x0A) { return lower + Int64(index) + 1 }
+            guard !block.isEmpty else { break }
+            lower += Int64(block.count)
+        }
+        return end
+    }
+
+    /// The last lines, as far as they stand behind the token, in order; nil where there are none.
+    private func linesBehindToken() throws(HistoryError) -> Range<Int64>? {
+        guard let token else { return nil }
+        var start = end
+        var next = Int64.max
+        while start > 0 {
+            let previous = try lineEnd(before: start - 1)
+            guard let line = try lineToken(at: previous), line.storeID == token.storeID,
+                line.sequence > token.sequence, line.sequence < next
+            else { break }
+            next = line.sequence
+            start = previous
+        }
+        return start < end ? start..<end : nil
+    }
+
     /// The token with which a line begins.
     private func lineToken(at offset: Int64) throws(HistoryError) -> HistoryToken? {
         let bytes = try read(at: offset, count: 512)
@@ -165,7 +221,8 @@ struct LineFile: ~Copyable {
         return try? JSONDecoder().decode(HistoryToken.self, from: Data(object))
     }
 
-    private func keptToken() throws(HistoryError) -> HistoryToken? {
+    /// The token that was kept, and that of the last line then.
+    private func keptToken() throws(HistoryError) -> (token: HistoryToken, line: HistoryToken?)? {
         let name = "\(path).token"
         let file = Glibc.open(name, O_RDONLY | O_CLOEXEC)
         guard file >= 0 else {
@@ -176,12 +233,12 @@ struct LineFile: ~Copyable {
         var bytes = [UInt8](repeating: 0, count: 256)
         let count = bytes.withUnsafeMutableBytes { Glibc.read(file, $0.baseAddress, $0.count) }
         guard count >= 0 else { throw Self.failure(.cannotOpen, "cannot be read", name) }
-        let text = String(decoding: bytes.prefix(count).prefix { $0 != 0x0A }, as: UTF8.self)
-        guard let token = HistoryToken(text) else {
+        let lines = bytes.prefix(count).split(separator: 0x0A).map { String(decoding: $0, as: UTF8.self) }
+        guard let token = lines.first.flatMap({ HistoryToken($0) }) else {
             throw HistoryError(
                 .cannotOpen, "\(name) does not hold a token: remove it, the lines' own tokens count then")
         }
-        return token
+        return (token, lines.dropFirst().first.flatMap { HistoryToken($0) })
     }
 
     private func read(at offset: Int64, count: Int) throws(HistoryError) -> [UInt8] {

@@ -25,8 +25,8 @@ public actor ProjectionContext: MergeContext {
     /// True.
     public nonisolated var canLoad: Bool { true }
 
-    /// The entities asked for, in lower case; nil is all.
-    private let entities: Set<String>?
+    /// The entities asked for.
+    private let scope: ProjectionScope
     private let busyTimeout: Duration
     private let thread: ThreadExecutor
     private var database: Database?
@@ -42,7 +42,8 @@ public actor ProjectionContext: MergeContext {
     ///   - path: the file; created where it is missing.
     ///   - name: unique among the contexts of a consumer.
     ///   - entities: the tracked tables to keep; nil is all, those too that are tracked later. The case of names does not
-    ///     count.
+    ///     count. Where a file was made with another list, tables that are not on this one are dropped; with one that had
+    ///     not all of these, it is loaded anew: until then it has no token.
     ///   - busyTimeout: how long to wait for another connection to the file.
     /// - Throws: ``HistoryError`` where the system starts no more threads.
     public init(
@@ -50,7 +51,7 @@ public actor ProjectionContext: MergeContext {
     ) throws {
         self.path = path
         self.name = name
-        self.entities = entities.map { Set($0.map { $0.lowercased() }) }
+        scope = ProjectionScope(entities)
         self.busyTimeout = busyTimeout
         thread = try HistoryError.threadStarted("projection", for: path)
     }
@@ -62,12 +63,13 @@ public actor ProjectionContext: MergeContext {
         database = nil
     }
 
-    /// The token up to which the rows stand; nil where nothing was loaded or merged yet.
+    /// The token up to which the rows stand; nil where nothing was loaded or merged yet, and where entities are asked for
+    /// that the file was not made with: their rows are not there.
     ///
     /// - Throws: ``HistoryError``: `cannotOpen` where the file is a store, or a database of another program.
     public func durableToken() async throws -> HistoryToken? {
         let database = try idle()
-        return try reporting("reading the projection") { try ProjectionFile.token(database) }
+        return try reporting("reading the projection") { try token(database) }
     }
 
     /// Makes the tables anew from the rows of a store, in one transaction and in memory that does not grow with them.
@@ -78,10 +80,13 @@ public actor ProjectionContext: MergeContext {
     /// - Throws: ``HistoryError``; the file stays as it was then.
     public func load(_ snapshot: HistorySnapshot) async throws {
         try await transact("loading the projection") { database in
-            let stored = try ProjectionFile.token(database)
+            let stored = try token(database)
             var tables = try ProjectionTables(database)
             if snapshot.isWhole {
                 try tables.dropAll()
+                try ProjectionFile.store(scope, database)
+            } else if try isIncomplete(database) {
+                throw incomplete()
             } else if let stored {
                 try check(snapshot.token, against: stored)
             }
@@ -102,13 +107,21 @@ public actor ProjectionContext: MergeContext {
 
     /// Merges a batch in one transaction: its changes, without those of transactions that are merged already, and its token.
     ///
-    /// - Throws: ``HistoryError``: `tokenInvalid` where the rows are of another store or epoch: load anew. The file stays
-    ///   as it was then.
+    /// Where entities are asked for that the file was not made with, a batch without transactions is a new beginning, with
+    /// nothing of what was there.
+    ///
+    /// - Throws: ``HistoryError``: `tokenInvalid` where the rows are of another store or epoch, or of history that was lost,
+    ///   `invalidRequest` where they lack entities that are asked for: load anew. The file stays as it was then.
     public func merge(_ batch: HistoryBatch) async throws {
         try await transact("merging into the projection") { database in
-            let stored = try ProjectionFile.token(database)
-            if let stored { try check(batch.token, against: stored) }
+            let stored = try token(database)
+            if let stored { try check(batch, against: stored) }
             var tables = try ProjectionTables(database)
+            if try isIncomplete(database) {
+                guard batch.transactions.isEmpty else { throw incomplete() }
+                try tables.dropAll()
+                try ProjectionFile.store(scope, database)
+            }
             for transaction in batch.transactions {
                 let sequence = transaction.token.sequence
                 guard sequence > stored?.sequence ?? -1 else { continue }
@@ -131,7 +144,29 @@ public actor ProjectionContext: MergeContext {
         }
     }
 
-    private func isWanted(_ entity: String) -> Bool { entities?.contains(entity.lowercased()) ?? true }
+    private func isWanted(_ entity: String) -> Bool { scope.contains(entity) }
+
+    /// The token that counts: none where rows of some entities are not there.
+    private func token(_ database: Database) throws -> HistoryToken? {
+        try isIncomplete(database) ? nil : ProjectionFile.token(database)
+    }
+
+    /// True where the file was made with a list of entities that lacks some of these.
+    private func isIncomplete(_ database: Database) throws -> Bool { try ProjectionFile.scope(database) != scope }
+
+    private func incomplete() -> HistoryError {
+        HistoryError(
+            .invalidRequest,
+            "\(path) was made with a list of entities that lacks some of those asked for now: load it from a snapshot of all"
+        )
+    }
+
+    /// Proves that a batch stands in one history with the rows, as far as it tells.
+    private func check(_ batch: HistoryBatch, against stored: HistoryToken) throws(HistoryError) {
+        try check(batch.token, against: stored)
+        let same = batch.transactions.first { $0.token.sequence >= stored.sequence }?.token
+        if let same, same.sequence == stored.sequence { try check(same, against: stored) }
+    }
 
     /// Proves that two tokens stand in one history, as far as they tell.
     private func check(_ token: HistoryToken, against stored: HistoryToken) throws(HistoryError) {
@@ -151,7 +186,7 @@ public actor ProjectionContext: MergeContext {
         }
         if let database { return database }
         do {
-            let opened = try ProjectionFile.open(path, busyTimeout: busyTimeout)
+            let opened = try ProjectionFile.open(path, busyTimeout: busyTimeout, scope: scope)
             database = opened
             return opened
         } catch {

@@ -10,7 +10,8 @@ enum ProjectionFile {
         CREATE TABLE projection_token(
             id INTEGER PRIMARY KEY CHECK (id = 1),
             format INTEGER NOT NULL,
-            token TEXT
+            token TEXT,
+            entities TEXT
         );
         CREATE TABLE projection_entity(
             entity TEXT PRIMARY KEY COLLATE NOCASE,
@@ -28,8 +29,9 @@ enum ProjectionFile {
 
     /// Opens a projection for writing; makes one where there is no file, or an empty database.
     ///
-    /// A store, and a database with tables of another program, are refused and stay as they are.
-    static func open(_ path: String, busyTimeout: Duration) throws -> Database {
+    /// Tables that are not wanted any more are dropped. A store, and a database with tables of another program, are refused
+    /// and stay as they are.
+    static func open(_ path: String, busyTimeout: Duration, scope: ProjectionScope) throws -> Database {
         guard !path.isEmpty, path != ":memory:" else {
             throw HistoryError(.cannotOpen, "a projection needs a file: give it a path")
         }
@@ -43,6 +45,7 @@ enum ProjectionFile {
                     enforcesForeignKeys: false))
             try database.transaction {
                 if try !isProjection(database) { try make(database) }
+                try narrow(to: scope, database)
             }
             if !isNew { try database.enterWriteAheadLog() }
             return database
@@ -91,6 +94,32 @@ enum ProjectionFile {
     }
 
     private static func make(_ database: Database) throws { try database.execute(tables) }
+
+    /// Leaves what is kept where more than that was kept before; where there was less, the file must be loaded anew.
+    private static func narrow(to wanted: ProjectionScope, _ database: Database) throws {
+        let columns = "SELECT count(*) FROM pragma_table_info('projection_token') WHERE name = 'entities'"
+        if try database.first(columns, as: Int.self) == 0 {
+            try database.execute("ALTER TABLE projection_token ADD COLUMN entities TEXT")
+        }
+        let found = try scope(database)
+        guard found != wanted else { return }
+        if try token(database) == nil { return try store(wanted, database) }
+        guard let found, found.covers(wanted) else { return }
+        var tables = try ProjectionTables(database)
+        try tables.dropAll { !wanted.contains($0) }
+        try store(wanted, database)
+    }
+
+    /// Which entities the rows are of; nil where the file does not tell.
+    static func scope(_ database: Database) throws -> ProjectionScope? {
+        let text = try database.first("SELECT entities FROM projection_token WHERE id = 1", as: String?.self) ?? nil
+        return text.flatMap { ProjectionScope(text: $0) }
+    }
+
+    /// Stores which entities the rows are of. Must run inside the transaction that makes it so.
+    static func store(_ scope: ProjectionScope, _ database: Database) throws {
+        try database.execute("UPDATE projection_token SET entities = ? WHERE id = 1", try scope.text())
+    }
 
     /// The token up to which the projection's rows stand; nil where nothing was loaded or merged.
     static func token(_ database: Database) throws -> HistoryToken? {

@@ -55,12 +55,11 @@ struct ProjectionTables {
         forgetStatements()
     }
 
-    /// Drops every table.
-    mutating func dropAll() throws {
-        for name in try database.query("SELECT entity FROM projection_entity", body: { try $0.get(0, as: String.self) })
-        {
-            try drop(name)
-        }
+    /// Drops every table, or those with names that a condition is true of.
+    mutating func dropAll(where condition: (String) -> Bool = { _ in true }) throws {
+        let sql = "SELECT entity FROM projection_entity"
+        let names = try database.query(sql) { try $0.get(0, as: String.self) }
+        for name in names where condition(name) { try drop(name) }
     }
 
     private mutating func forgetStatements() {

@@ -156,6 +156,30 @@ struct ProjectionTests {
         #expect(tables.isEmpty)
     }
 
+    @Test("a column that another program dropped, with one added in its place, is no rename: the break says load anew")
+    func foreignColumns() async throws {
+        let fixture = try await Fixture("CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+        try await fixture.temporary.write("INSERT INTO t VALUES (1, 'old')")
+        try await fixture.catchUp()
+        let other = try await SQLiteConnection.open(fixture.temporary.path)
+        try await other.run { db in
+            try db.execute("ALTER TABLE t DROP COLUMN v; ALTER TABLE t ADD COLUMN w DEFAULT 'new'")
+        }
+        await other.close()
+        try await fixture.temporary.write("INSERT INTO t(id) VALUES (2)")
+        let batch = try await fixture.store.batch(after: fixture.projection.durableToken())
+        // As a consumer does.
+        for transaction in batch.transactions {
+            let broken = try await transaction.schemaChanges().filter { $0.kind == .captureBreak }
+            guard !broken.isEmpty else { continue }
+            let entities = Set(broken.map(\.entity))
+            try await fixture.store.withSnapshot(of: entities) { try await fixture.projection.load($0) }
+        }
+        try await fixture.projection.merge(batch)
+        try await fixture.expectEqual()
+        #expect(try await rows(fixture.path, "SELECT w FROM t ORDER BY id") == [["new"], ["new"]])
+    }
+
     @Test("excluded and redacted columns do not exist in the projection")
     func hiddenColumns() async throws {
         let temporary = try await TemporaryStore(

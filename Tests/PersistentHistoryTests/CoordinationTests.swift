@@ -101,7 +101,7 @@ struct CoordinationTests {
         try await temporary.store.coordinate { _, _ in }
         let transaction = try #require(try await temporary.store.transaction(2))
         #expect(transaction.author == "tidings")
-        #expect(try await transaction.schemaChanges().map(\.kind) == [.alter])
+        #expect(try await transaction.schemaChanges().map(\.kind) == [.alter, .captureBreak])
         var iterator = commits.makeAsyncIterator()
         #expect(await iterator.next() != nil)
     }

@@ -125,7 +125,38 @@ struct SchemaChangeTests {
         await other.close()
         #expect(try await temporary.store.deleteHistory(before: .sequence(100)) == 2)
         #expect(try await temporary.sequences() == [3])
-        #expect(try await temporary.store.transaction(3)?.schemaChanges().map(\.kind) == [.alter])
+        #expect(try await temporary.store.transaction(3)?.schemaChanges().map(\.kind) == [.alter, .captureBreak])
+    }
+
+    @Test("columns that another program has changed are a break too: nobody knows whether one was renamed")
+    func foreignColumns() async throws {
+        let temporary = try await TemporaryStore(schema: "CREATE TABLE t(id INTEGER PRIMARY KEY, v)")
+        try await temporary.write("INSERT INTO t VALUES (1, 'a')")
+        for (sql, columns) in [
+            ("ALTER TABLE t DROP COLUMN v; ALTER TABLE t ADD COLUMN w", ["id", "w"]),
+            ("ALTER TABLE t RENAME COLUMN w TO x", ["id", "x"]), ("ALTER TABLE t ADD COLUMN y", ["id", "x", "y"]),
+        ] {
+            let other = try await SQLiteConnection.open(temporary.path)
+            try await other.run { try $0.execute(sql) }
+            await other.close()
+            let token = try #require(try await temporary.write("INSERT INTO t(id) SELECT max(id) + 1 FROM t"))
+            let found = try #require(try await temporary.store.transaction(token.sequence))
+            let changes = try await found.schemaChanges()
+            #expect(changes.map(\.kind) == [.alter, .captureBreak] && changes.map(\.entity) == ["t", "t"])
+            #expect(changes.map(\.columns) == [columns, columns])
+            #expect(changes.first?.detail == "")
+            #expect(changes.last?.detail.contains("another program") == true)
+        }
+        // What runs through a store is told statement by statement; another store of the same file takes it from there.
+        let second = try await HistoryStore.open(temporary.path, author: "billing")
+        try await second.migrate { db in
+            try db.execute(
+                "ALTER TABLE t RENAME COLUMN x TO z; ALTER TABLE t DROP COLUMN z; ALTER TABLE t ADD COLUMN q")
+        }
+        await second.close()
+        try await temporary.write("DELETE FROM t")
+        let kinds = try await Array(temporary.transactions().suffix(2)).schemaKinds()
+        #expect(kinds == [[.alter, .alter, .alter], []])
     }
 
     @Test("TEMP objects cannot take the place of Tidings' own tables")
@@ -211,5 +242,14 @@ struct SchemaChangeTests {
         try await other.track(["t"])
         await other.close()
         #expect(try await temporary.write("INSERT INTO t VALUES (2)")?.sequence == 2)
+    }
+}
+
+extension [HistoryTransaction] {
+    /// What each tells of tables themselves.
+    fileprivate func schemaKinds() async throws -> [[HistorySchemaChange.Kind]] {
+        var kinds: [[HistorySchemaChange.Kind]] = []
+        for transaction in self { kinds.append(try await transaction.schemaChanges().map(\.kind)) }
+        return kinds
     }
 }

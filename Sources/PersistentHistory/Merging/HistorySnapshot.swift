@@ -95,14 +95,16 @@ extension HistoryStore {
     public func withSnapshot<R: Sendable>(
         of entities: Set<String>? = nil, _ body: @Sendable (HistorySnapshot) async throws -> R
     ) async throws -> R {
-        let reader = try SnapshotReader(path: path)
+        // It sees to it that the file can be read, also one that was only just put in the place of another.
+        try await reader.look()
+        let snapshots = try SnapshotReader(path: path)
         do {
-            let snapshot = try await reader.begin(entities)
+            let snapshot = try await snapshots.begin(entities, of: storeID)
             let result = try await body(snapshot)
-            await reader.close()
+            await snapshots.close()
             return result
         } catch {
-            await reader.close()
+            await snapshots.close()
             throw error
         }
     }
@@ -123,10 +125,11 @@ actor SnapshotReader {
         executor = try HistoryError.threadStarted("history-snapshot", for: path)
     }
 
-    func begin(_ names: Set<String>?) throws -> HistorySnapshot {
+    func begin(_ names: Set<String>?, of storeID: UUID) throws -> HistorySnapshot {
         do {
             let database = try Database(path: path, options: OpenOptions(access: .readOnly))
             self.database = database
+            _ = try HistorySchema.storeID(database, expected: storeID)
             try database.execute("BEGIN")
             let state = try StoreState.read(database)
             let head = try state.head(database)

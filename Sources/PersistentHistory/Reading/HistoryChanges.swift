@@ -131,7 +131,10 @@ public struct HistoryChanges: AsyncSequence, Sendable {
         var iterator = makeAsyncIterator()
         repeat {
             while let record = try iterator.nextRecord() {
-                if record.kind.isSchemaRecord { found.append(try iterator.schemaChange(record)) }
+                guard record.kind.isSchemaRecord,
+                    context.filter?.acceptsSchema(of: record.layout.entityID) ?? true
+                else { continue }
+                found.append(try iterator.schemaChange(record))
             }
         } while try await iterator.loadNextPart()
         return found
@@ -239,6 +242,11 @@ struct ChangeFilter: Sendable {
     let changedColumns: Set<String>?
     /// Entities whose changes do not pass, whatever else is said of them.
     var excludedEntityIDs: Set<Int64> = []
+    /// Whether records about tables themselves are of these entities only too; else all of them are seen.
+    var appliesToSchema = false
+
+    /// Whether a record about a table itself is seen.
+    func acceptsSchema(of entityID: Int64) -> Bool { !appliesToSchema || entityIDs?.contains(entityID) ?? true }
 
     /// Whether a transaction may hold a change that passes, as far as its summary tells.
     func mayAccept(_ summary: ArraySlice<EntitySummary.Entry>) -> Bool {

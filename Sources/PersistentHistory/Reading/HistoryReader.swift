@@ -26,9 +26,12 @@ actor HistoryReader {
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     /// Starts the thread.
-    init(path: String, isBesideWriter: Bool) throws(HistoryError) {
+    ///
+    /// - Parameter storeID: what a writer has open already: the reader must not meet another file in its place.
+    init(path: String, besideWriterOf storeID: UUID?) throws(HistoryError) {
         self.path = path
-        self.isBesideWriter = isBesideWriter
+        self.storeID = storeID
+        isBesideWriter = storeID != nil
         executor = try HistoryError.threadStarted("history-read", for: path)
     }
 
@@ -43,10 +46,7 @@ actor HistoryReader {
         }
         do {
             let opened = try Database(path: path, options: OpenOptions(access: .readOnly, busyTimeout: busyTimeout))
-            _ = try HistorySchema.checkFormat(opened)
-            let found = try opened.transaction(.deferred) { try StoreState.read(opened).storeID }
-            guard storeID == nil || storeID == found else { throw HistoryError.replaced(path, by: found) }
-            storeID = found
+            storeID = try HistorySchema.storeID(opened, expected: storeID)
             self.busyTimeout = busyTimeout
             openings += 1
             table = LayoutTable([:])
@@ -69,12 +69,37 @@ actor HistoryReader {
         if let database, !database.hasMoved { return database }
         database?.close()
         database = nil
-        // A file that was only just put there has none beside it, and a reader never creates them.
-        let writing = isBesideWriter ? try? Database(path: path, options: OpenOptions(access: .readWrite)) : nil
+        let writing = isBesideWriter ? try makeReadable(busyTimeout) : nil
         defer { writing?.close() }
         try open(busyTimeout: busyTimeout)
-        return try current()
+        // Replaced once more meanwhile, it is met by the next call.
+        return try opened()
     }
+
+    private func opened() throws(HistoryError) -> Database {
+        guard let database else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
+        return database
+    }
+
+    /// A file that was only just put there has none beside it, and a reader never creates them: a user who may write does,
+    /// once the file is known to be the store. The connection is to stay open until the reader's is.
+    private func makeReadable(_ busyTimeout: Duration) throws -> Database {
+        do {
+            let database = try Database(
+                path: path,
+                options: OpenOptions(access: .readWrite, busyTimeout: busyTimeout, usesWriteAheadLog: false))
+            _ = try HistorySchema.storeID(database, expected: storeID)
+            try database.enterWriteAheadLog()
+            // The first who reads makes the files.
+            _ = try StoreState.read(database)
+            return database
+        } catch let error as SQLiteError {
+            throw HistoryError(error, while: "opening for reading", path: path)
+        }
+    }
+
+    /// Opens the file anew where another was put in its place, unless it is closed.
+    func look() throws { if busyTimeout != nil { _ = try current() } }
 
     /// Runs `body` in one read transaction: all that it reads is of one moment. SQLite's errors get the store's words.
     func read<R: Sendable>(_ body: (Database, StoreState) throws -> R) throws -> R {

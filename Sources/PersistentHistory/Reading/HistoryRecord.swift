@@ -15,6 +15,7 @@ extension HistoryTransaction {
         repeat {
             while let record = try iterator.nextRecord() {
                 if record.kind.isSchemaRecord {
+                    guard iterator.context.filter?.acceptsSchema(of: record.layout.entityID) ?? true else { continue }
                     try body(.schema(HistorySchemaChange.Kind(record.kind), record.layout))
                 } else if let change = iterator.context.change(record) {
                     try body(.change(change))

@@ -64,7 +64,8 @@ public struct HistorySchemaChange: Sendable, Hashable {
         case rebuild
         /// The table was dropped.
         case drop
-        /// Changes may have been missed.
+        /// Changes may have been missed. Behind an ``alter``, which another program has made: what it did to the rows is not
+        /// in the history, not even whether a column was renamed or is a new one.
         case captureBreak = "break"
     }
 

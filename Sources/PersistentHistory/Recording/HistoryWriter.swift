@@ -31,13 +31,15 @@ actor HistoryWriter {
         do {
             let hook = CaptureHook()
             // A file that is there is not touched before it is known to be, or has become, a store.
-            let isNew = !Database.exists(path)
+            let isNew = create && !Database.exists(path)
             let opened = try Database(
                 path: path,
                 options: OpenOptions(
                     access: create ? .create : .readWrite, busyTimeout: options.busyTimeout,
                     synchronous: options.synchronous, usesWriteAheadLog: isNew, statementCacheLimit: 128))
             try opened.hidingChanges { try Self.initialise(opened, options, create: create) }
+            // Nor before it is known to be the same as before.
+            storeID = try HistorySchema.storeID(opened, expected: storeID)
             if !isNew { try opened.enterWriteAheadLog() }
             // Before any user's statement is prepared: one prepared earlier could bypass the hook.
             try opened.installPreupdateHook(hook)
@@ -50,13 +52,9 @@ actor HistoryWriter {
             let head = try opened.internally {
                 try opened.transaction(.deferred) { try StoreState.read(opened).head(opened) }
             }
-            guard storeID == nil || storeID == head.storeID else {
-                throw HistoryError.replaced(path, by: head.storeID)
-            }
             database = opened
             self.recorder = recorder
             self.options = options
-            storeID = head.storeID
             lookedAt = .now
             return head
         } catch let error as SQLiteError {
@@ -83,9 +81,13 @@ actor HistoryWriter {
         commitObservers = [:]
     }
 
-    func parts() throws -> (Database, HistoryRecorder) {
+    /// The connection and its recorder.
+    ///
+    /// - Parameter looksNow: whether a file that was put in the place of the open one may not go unnoticed even for a
+    ///   moment: a reader may have seen it already, and what follows from that belongs there.
+    func parts(looksNow: Bool = false) throws -> (Database, HistoryRecorder) {
         guard let options else { throw HistoryError(.closed, "\(path): the store is closed: open it again") }
-        try reopenIfReplaced(options)
+        try reopenIfReplaced(options, looksNow: looksNow)
         guard let database, let recorder else {
             throw HistoryError(.closed, "\(path): the store is closed: open it again")
         }
@@ -98,10 +100,10 @@ actor HistoryWriter {
 
     /// Opens the file anew where somebody has put another in its place, such as a backup: what went on being written to the
     /// old one would be lost.
-    private func reopenIfReplaced(_ options: HistoryStore.Options) throws {
+    private func reopenIfReplaced(_ options: HistoryStore.Options, looksNow: Bool) throws {
         if let database {
             let now = ContinuousClock.now
-            guard now - lookedAt >= Self.lookInterval else { return }
+            guard looksNow || now - lookedAt >= Self.lookInterval else { return }
             lookedAt = now
             guard database.hasMoved else { return }
         }
@@ -149,7 +151,7 @@ actor HistoryWriter {
 
     /// Runs `body`, which changes the history's own tables, in a write transaction that is none of the history.
     func coordinate<R: Sendable>(_ body: @Sendable (Database, StoreState) throws -> R) throws -> R {
-        let (database, recorder) = try parts()
+        let (database, recorder) = try parts(looksNow: true)
         let result = try reporting("writing the history's own tables") { try recorder.coordinate(database, body) }
         if result.found != nil { for observer in commitObservers.values { observer.yield() } }
         return result.value
@@ -178,7 +180,7 @@ actor HistoryWriter {
     func track(
         _ tables: HistoryStore.Tables, _ options: TrackingOptions, _ writer: HistoryRecorder.Writer
     ) throws -> HistoryToken? {
-        let (database, recorder) = try parts()
+        let (database, recorder) = try parts(looksNow: true)
         return try record(recorder, writer) {
             try reporting("tracking") {
                 try database.internally {
@@ -190,7 +192,7 @@ actor HistoryWriter {
 
     /// Stops tracking tables.
     func untrack(_ tables: HistoryStore.Tables, _ writer: HistoryRecorder.Writer) throws -> HistoryToken? {
-        let (database, recorder) = try parts()
+        let (database, recorder) = try parts(looksNow: true)
         return try record(recorder, writer) {
             try reporting("untracking") {
                 try database.internally {
@@ -216,7 +218,7 @@ actor HistoryWriter {
 
     /// Purges one chunk of the oldest transactions, and none at or behind the order's bound.
     func purge(_ order: PurgeOrder, _ audit: PurgeAudit) throws -> PurgedChunk {
-        let (database, recorder) = try parts()
+        let (database, recorder) = try parts(looksNow: true)
         return try reporting("purging history") {
             try recorder.purge(order, audit, database)
         }

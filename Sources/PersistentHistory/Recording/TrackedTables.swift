@@ -44,6 +44,8 @@ struct TrackedTables {
     ///
     /// - Parameter isOwnChange: whether this very transaction changed the schema. What makes a table untrackable is then
     ///   an error that takes the change back; done by somebody else, it ends the tracking with a break that all can see.
+    ///   A table that somebody else has altered gets a break too, behind its new layout: what was done to the rows
+    ///   cannot be told from the columns.
     mutating func reload(_ database: Database, isOwnChange: Bool, record: Record) throws {
         let missing = Set(entries.filter { $0.plan == nil }.map(\.layout.entityID))
         if isOwnChange { try refuseRenames(database) }
@@ -65,7 +67,9 @@ struct TrackedTables {
                 continue
             }
             entries.append(
-                try Self.entry(layout, table, wasMissing: missing.contains(layout.entityID), database, record))
+                try Self.entry(
+                    layout, table, wasMissing: missing.contains(layout.entityID), isOwnChange: isOwnChange, database,
+                    record))
         }
         self.entries = entries
         index()
@@ -119,13 +123,20 @@ struct TrackedTables {
     }
 
     private static func entry(
-        _ layout: HistoryLayout, _ table: TableDescription, wasMissing: Bool, _ database: Database, _ record: Record
+        _ layout: HistoryLayout, _ table: TableDescription, wasMissing: Bool, isOwnChange: Bool, _ database: Database,
+        _ record: Record
     ) throws -> Entry {
         let definition = TableInspector.definition(table, options(layout, table))
         var current = layout
         if wasMissing || definition != layout.definition || table.name != layout.entity {
             current = try LayoutStore.add(definition, entity: table.name, entityID: layout.entityID, database)
             record(wasMissing ? .rebuild : .alter, current, "")
+            // A column that went and one that came look like one that was renamed; what rows hold only the table tells.
+            if !isOwnChange {
+                record(
+                    .captureBreak, current,
+                    "another program changed table \(table.name): what its rows hold now is not in the history")
+            }
         }
         let defaults = try CapturePlan.defaults(of: table)
         let plan = try CapturePlan(layout: current, table: table, defaults: defaults)

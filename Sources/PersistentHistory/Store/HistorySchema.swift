@@ -131,6 +131,18 @@ enum HistorySchema {
             """, format, UUID(), clock.microseconds, database.randomInt64())
     }
 
+    /// The store's identity, of a file in this code's format. Nothing of the file is changed.
+    ///
+    /// Throws `storeReplaced` where another one is expected.
+    static func storeID(_ database: Database, expected: UUID?) throws -> UUID {
+        try database.transaction(.deferred) {
+            try checkFormat(database)
+            let found = try StoreState.read(database).storeID
+            guard expected == nil || expected == found else { throw HistoryError.replaced(database.path, by: found) }
+            return found
+        }
+    }
+
     /// The format of the store. Throws where there is none, or where it is not this code's.
     @discardableResult
     static func checkFormat(_ database: Database) throws -> Int64 {

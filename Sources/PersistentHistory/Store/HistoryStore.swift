@@ -115,7 +115,7 @@ public final class HistoryStore: Sendable {
         try validate(path, options)
         let writer = try HistoryWriter(path: path)
         let head = try await writer.open(options, create: create)
-        let reader = try HistoryReader(path: path, isBesideWriter: true)
+        let reader = try HistoryReader(path: path, besideWriterOf: head.storeID)
         try await reader.open(busyTimeout: options.busyTimeout)
         return HistoryStore(
             path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer,
@@ -129,7 +129,7 @@ public final class HistoryStore: Sendable {
     ///   ``open(_:author:create:options:)``.
     public static func openReadOnly(_ path: String, options: Options = Options()) async throws -> HistoryStore {
         try validate(path, options)
-        let reader = try HistoryReader(path: path, isBesideWriter: false)
+        let reader = try HistoryReader(path: path, besideWriterOf: nil)
         try await reader.open(busyTimeout: options.busyTimeout)
         let head = try await reader.read { database, state in try state.head(database) }
         return HistoryStore(

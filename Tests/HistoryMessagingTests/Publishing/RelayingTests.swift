@@ -191,7 +191,7 @@ struct HistoryRelayingTests {
             try await until { try await fixture.publishedSequence() == 2 }
         }
         let message = try HistoryMessage(decoding: try #require(try await fixture.messages().last).body)
-        #expect(message.schemaChanges.map(\.kind) == [.alter])
+        #expect(message.schemaChanges.map(\.kind) == [.alter, .captureBreak])
         #expect(message.header.author == "tidings")
     }
 
