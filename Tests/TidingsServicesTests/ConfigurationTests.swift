@@ -149,7 +149,7 @@ struct ConfigurationTests {
 
     @Test("the broker: none, by URL, by file; with what is configured, and the URL's own before it")
     func broker() throws {
-        let none = try TidingsConfiguration(text: "{ broker: { prefix: 'p' }, storeName: 's' }").broker()
+        let none = try TidingsConfiguration(text: "{ prefix: 'p', storeName: 's' }").broker()
         #expect(none.configuration == nil && none.prefix == "p" && none.storeName == "s")
         let directory = try TemporaryDirectory()
         try write("\n  amqp://u:p@one/v \nsecond line\n", to: directory.file("url"))
