@@ -16,7 +16,7 @@ extension HistoryPublisher {
     /// Publishes until it is stopped.
     func work(_ sender: MessageSender) async throws {
         (batchesOnTheWay, drainDeadline) = (0, nil)
-        try await begin()
+        guard try await retry.run({ try await begin() }) != nil else { return }
         var outbox = try Outbox(
             store, broker, window: options.window, messageLimit: options.messageLimit,
             isDurable: store.synchronous == .full)
@@ -210,7 +210,7 @@ extension HistoryPublisher {
     private func goOn(after error: HistoryError) async throws {
         switch error.code {
         case .tokenExpired:
-            let mark = try await store.oldestToken()
+            guard let mark = try await retry.run({ try await store.oldestToken() }) else { return }
             guard mark.sequence > cursor.sequence else { throw error }
             purged += Int(max(0, mark.sequence - max(cursor.sequence, sentThrough)))
             cursor = mark
@@ -219,12 +219,12 @@ extension HistoryPublisher {
             log.write(.warning, "history was purged before it was published", nil, [("through", "\(mark.sequence)")])
         case .tokenInvalid:
             log.write(.warning, "the store's lineage is another one: publishing begins anew", error)
-            try await begin()
-        case .busy, .diskFull, .storeUnavailable:
+            _ = try await retry.run { try await begin() }
+        default:
+            guard error.passes else { throw error }
             log.write(.warning, "the store cannot be read now", error)
             rows.hold()
-            try await Task.sleep(for: .milliseconds(200))
-        default: throw error
+            try await life.pause(for: .milliseconds(200))
         }
         life.wakeup.signal()
     }
@@ -235,7 +235,7 @@ extension HistoryPublisher {
         guard let due = rows.due(ledger.confirmedThrough(), isBusy: ledger.pending > 0), due <= .now else { return }
         do {
             try await record(isLast: false)
-        } catch let error as HistoryError where error.code == .busy || error.code == .diskFull {
+        } catch let error as HistoryError where error.passes {
             rows.hold()
             log.write(.warning, "what is confirmed cannot be recorded now", error)
         } catch let error as HistoryError where error.code == .tokenInvalid {

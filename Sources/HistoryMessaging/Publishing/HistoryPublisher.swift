@@ -41,6 +41,7 @@ public actor HistoryPublisher: HistoryService {
     let options: Options
     let log: ServiceLog
     let life = ServiceLife("publisher")
+    let retry: StoreRetry
     var connection: AMQPConnection?
     private var sender: MessageSender?
     private var relay: HistoryRelay?
@@ -76,6 +77,7 @@ public actor HistoryPublisher: HistoryService {
         self.options = options
         cursor = store.openedAt
         log = ServiceLog(service: "publisher", logger: options.logger)
+        retry = StoreRetry(life: life, log: log)
     }
 
     /// `publisher <author>`.

@@ -19,7 +19,7 @@ extension HistoryRelay {
     /// Relays until it is stopped.
     func work(_ sender: MessageSender) async throws {
         (batchesOnTheWay, drainDeadline, recordDue) = (0, nil, nil)
-        try await begin()
+        guard try await retry.run({ try await begin() }) != nil else { return }
         var outbox = try Outbox(
             store, broker, window: options.window, messageLimit: options.messageLimit, isDurable: false)
         let commits = try await store.commits()
@@ -86,7 +86,6 @@ extension HistoryRelay {
                 try await recordIfDue()
             } catch let error as HistoryError {
                 try await goOn(after: error)
-                continue
             }
             if life.isStopping, batchesOnTheWay == 0 { return }
             try checkDrain()
@@ -201,7 +200,7 @@ extension HistoryRelay {
     private func goOn(after error: HistoryError) async throws {
         switch error.code {
         case .tokenExpired:
-            let mark = try await store.oldestToken()
+            guard let mark = try await retry.run({ try await store.oldestToken() }) else { return }
             guard mark.sequence > ledger.publishedThrough.sequence else { throw error }
             purged += Int(mark.sequence - ledger.publishedThrough.sequence)
             lineage += 1
@@ -209,12 +208,12 @@ extension HistoryRelay {
             log.write(.warning, "history was purged before it was published", nil, [("through", "\(mark.sequence)")])
         case .tokenInvalid:
             log.write(.warning, "the store's lineage is another one: relaying begins anew", error)
-            try await begin()
-        case .busy, .diskFull, .storeUnavailable:
+            _ = try await retry.run { try await begin() }
+        default:
+            guard error.passes else { throw error }
             log.write(.warning, "the store cannot be used now", error)
             recordDue = .now + .seconds(1)
-            try await Task.sleep(for: options.pollInterval)
-        default: throw error
+            try await life.pause(for: options.pollInterval)
         }
     }
 

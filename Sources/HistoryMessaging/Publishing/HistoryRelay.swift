@@ -37,6 +37,7 @@ public actor HistoryRelay: HistoryService {
     let options: Options
     let log: ServiceLog
     let life = ServiceLife("relay")
+    let retry: StoreRetry
     var connection: AMQPConnection?
     private var sender: MessageSender?
     private var role = RelayStatus.Role.idle
@@ -71,6 +72,7 @@ public actor HistoryRelay: HistoryService {
         self.options = options
         ledger = RelayLedger(after: store.openedAt, grace: options.grace)
         log = ServiceLog(service: "relay", logger: options.logger)
+        retry = StoreRetry(life: life, log: log)
     }
 
     /// `relay <file>`.
