@@ -173,6 +173,10 @@ struct ConfigurationTests {
             #expect(configuration.replyTimeout == .seconds(5) && configuration.confirmTimeout == .seconds(6))
             #expect(configuration.recovery == .always(Backoff(first: .seconds(1), longest: .seconds(120))))
         }
+        let certificate = "amqps://one?cacertfile=/a&certfile=/c&keyfile=/k&auth_mechanism=EXTERNAL"
+        let certified = try TidingsConfiguration(
+            text: "{ broker: { url: '\(certificate)' } }", environment: ["TIDINGS_BROKER_USER": "c"])
+        #expect(try certified.broker().user == "c")
         let defaults = try TidingsConfiguration(text: "{ broker: { url: 'amqp://one?heartbeat=7' } }").broker()
             .configuration
         let usual = try AMQPConfiguration(urls: "amqp://one?heartbeat=7", name: "tidings")

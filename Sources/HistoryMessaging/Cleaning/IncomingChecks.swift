@@ -60,7 +60,9 @@ struct IncomingChecks: Sendable {
             throw MessageRefusal(.foreignExchange, "the message did not come by the exchange \(exchange)")
         }
         guard let user = message.properties.userID, !user.isEmpty else {
-            throw MessageRefusal(.noUser, "the message has no user_id: set it to the connection's user")
+            throw MessageRefusal(
+                .noUser,
+                "the message has no user_id: set it to the connection's user (broker.user, where a certificate logs in)")
         }
         return user
     }

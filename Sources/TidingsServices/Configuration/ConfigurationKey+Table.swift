@@ -59,6 +59,9 @@ extension ConfigurationKey {
             "broker.urlFile", .path, nil, "A file whose first line is the URL, which only its user may read.",
             variable: "TIDINGS_AMQP_URL_FILE"),
         ConfigurationKey(
+            "broker.user", .text, nil,
+            "The user that the broker sees; null: the URL's. Needed where a certificate logs in: the name in it."),
+        ConfigurationKey(
             "broker.connectTimeout", wait, .duration(.seconds(10)),
             "How long connecting to one host may take, TLS and login included; the URL's own goes first."),
         ConfigurationKey(

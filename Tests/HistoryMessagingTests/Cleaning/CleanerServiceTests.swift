@@ -279,6 +279,43 @@ struct CleanerServiceTests {
         }
     }
 
+    @Test("with certificates the user is told: a consumer registers and acknowledges, and is refused without")
+    func certificates() async throws {
+        let fixture = try await CleanerFixture()
+        let server = fixture.host.broker
+        let certificates = try #require(server.options.tls)
+        let port = UInt16(try #require(server.tlsPort))
+        let endpoint = AMQPEndpoint(
+            host: "localhost", port: port, virtualHost: fixture.host.name, credentials: .external,
+            tls: TLSOptions(
+                authorityFile: certificates.authority, certificateFile: certificates.client.certificate,
+                keyFile: certificates.client.key))
+        let login = try await fixture.host.addUser(named: TestCertificates.clientUser)
+        var broker = Broker(AMQPConfiguration([endpoint], name: "test"))
+        #expect(broker.user == nil)
+        broker.user = login.user
+        let (store, names, certified) = (fixture.store, fixture.names, broker)
+        let cleaner = HistoryCleaner(store, broker: certified, options: fixture.options)
+        try await cleaner.running { _ in
+            try await AMQPConnection.withConnection(AMQPConfiguration([endpoint], name: "test")) { connection in
+                try await connection.declare(names.cleaning)
+                let publisher = await connection.publisher()
+                func peer(_ user: String?) -> CleanerPeer {
+                    CleanerPeer(names: names, user: user, connection: connection, publisher: publisher)
+                }
+                let arguments: [String: ControlValue] = ["consumer": "a", "author": "orders"]
+                let refused = try await peer(nil).request("register", arguments)
+                #expect(!refused.isOK && refused.code == "noUser" && refused.message.contains("broker.user"))
+                let accepted = try await peer(certified.user).request("register", arguments)
+                #expect(accepted.isOK)
+                try await peer(certified.user).acknowledge(fixture.tokens[9], as: "a")
+                try await fixture.events.wait { try await fixture.acknowledged() == ["a": 10] }
+            }
+        }
+        #expect(try await store.consumers().map(\.user) == [TestCertificates.clientUser])
+        try await fixture.host.delete()
+    }
+
     @Test("stopped and run again it goes on: what came meanwhile is taken, and a lost connection is survived")
     func runAgain() async throws {
         let fixture = try await CleanerFixture()
