@@ -180,7 +180,7 @@ extension ConfigurationKey {
             "The broker's user who may acknowledge for a consumer; for one not named, whoever registered it."),
         ConfigurationKey(
             "cleaner.commandUsers", .pairs(several: true), .pairs([:]),
-            "The broker's users who may give a command; for one not named, every user."),
+            "The broker's users who may give a command; for one not named, every user, and nobody for clean."),
         ConfigurationKey(
             "cleaner.drainTimeout", bound, .duration(.seconds(5)),
             "How long a stop waits for the broker to take what is left; below shutdownTimeout."),

@@ -91,6 +91,30 @@ struct CleanerServiceTests {
         #expect(status.dead == 8 && status.recorded == 1)
     }
 
+    @Test("a foreign registration of a consumer that registered in the store itself frees nothing, and is logged")
+    func foreignClaim() async throws {
+        let fixture = try await CleanerFixture()
+        let mallory = try await fixture.host.addUser()
+        try await fixture.store.register(consumer: "a", author: "orders", token: fixture.tokens[4])
+        try await fixture.register("b", user: fixture.host.user, acknowledged: 15)
+        var options = fixture.options
+        options.batchAuthors = ["import"]
+        try await fixture.cleaning(options) { cleaner in
+            try await fixture.peer(mallory) { peer in
+                let arguments: [String: ControlValue] = ["consumer": "a", "author": "import", "role": "optional"]
+                let reply = try await peer.request("register", arguments)
+                #expect(reply.isOK)
+                let blocking = try await cleaner.dryRun().obstacles.map(\.name)
+                #expect(blocking == ["a"])
+            }
+        }
+        let record = try #require(try await fixture.store.consumers().first)
+        #expect(record.user == mallory.user && record.role == "required" && record.author == "orders")
+        #expect(
+            fixture.events.messages(from: .warning).contains("a user of the broker's claimed a consumer of the store's")
+        )
+    }
+
     @Test(
         "P28, P29: a consumer's own proof of a lost lineage is refused, and begins a new epoch that all are told of",
         arguments: ["beyondHead", "otherNonce"])
@@ -103,6 +127,7 @@ struct CleanerServiceTests {
         var options = fixture.options
         options.strategy = .byAcknowledgements(1)
         options.users = ["a": alice.user]
+        options.commandUsers = ["clean": [alice.user]]
         let cleaner = try await fixture.cleaning(options) { cleaner in
             try await fixture.peer(alice) { peer in
                 let (dead, announced) = try await peer.watch()
@@ -236,7 +261,9 @@ struct CleanerServiceTests {
         let fixture = try await CleanerFixture()
         let bob = try await fixture.host.addUser()
         try await fixture.register("a", user: fixture.host.user, acknowledged: 15)
-        try await fixture.cleaning { cleaner in
+        var options = fixture.options
+        options.commandUsers = ["clean": [fixture.host.user, bob.user]]
+        try await fixture.cleaning(options) { cleaner in
             try await fixture.peer { peer in
                 let first = try await peer.request("clean", id: "one")
                 #expect(first.fields["count"] == 14)
@@ -258,6 +285,7 @@ struct CleanerServiceTests {
         try await fixture.register("a", user: fixture.host.user, acknowledged: 300)
         var options = fixture.options
         options.chunk = 2
+        options.commandUsers = ["clean": [fixture.host.user]]
         try await fixture.cleaning(options) { _ in
             try await fixture.peer { peer in
                 try await withThrowingTaskGroup(of: ControlReply.self) { group in
