@@ -1,10 +1,11 @@
 import Foundation
-import HistoryMessaging
 import PersistentHistory
 import Testing
 import TidingsAMQP
 import TidingsSQLite
 import TidingsTestKit
+
+@testable import HistoryMessaging
 
 @Suite("The cleaner as a service", .serialized, .timeLimit(.minutes(2)))
 struct CleanerServiceTests {
@@ -342,6 +343,17 @@ struct CleanerServiceTests {
         }
         #expect(try await store.consumers().map(\.user) == [TestCertificates.clientUser])
         try await fixture.host.delete()
+    }
+
+    @Test("stopped as it starts it ends without an error, whatever has begun by then")
+    func stoppedAtOnce() async throws {
+        let fixture = try await CleanerFixture(transactions: 2)
+        let link = try #require(
+            try await CleanerLink(
+                fixture.broker, names: fixture.names, log: ServiceLog(service: "cleaner", logger: SilentLogger())))
+        await link.close(within: .zero)
+        try await link.run()
+        for _ in 0..<20 { try await fixture.cleaning { _ in } }
     }
 
     @Test("stopped and run again it goes on: what came meanwhile is taken, and a lost connection is survived")
