@@ -61,7 +61,7 @@ public actor HistoryRelay: HistoryService {
     var hasMore = true
     var recordedThrough: Int64 = 0
     var recordDue: ContinuousClock.Instant?
-    var drainDeadline: ContinuousClock.Instant?
+    var drain = Drain()
 
     /// Prepares a relay; nothing starts before ``run()``.
     ///
@@ -134,7 +134,7 @@ public actor HistoryRelay: HistoryService {
         self.sender = sender
         let log = log
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await connection.run() }
+            group.addTask { try await connection.serve() }
             group.addTask { await log.follow(connection) }
             group.addTask {
                 try await self.work(sender)
