@@ -86,4 +86,25 @@ struct BrokerNamesTests {
             (error as? MessagingError)?.code == .invalid
         }
     }
+
+    @Test("The user is the URLs', or is told where certificates log in; two of them are none")
+    func users() throws {
+        let certificate = "amqps://h?cacertfile=/a&certfile=/c&keyfile=/k&auth_mechanism=EXTERNAL"
+        #expect(try Broker(urls: "amqp://u:secret@one,amqp://u:secret@two").user == "u")
+        #expect(try Broker(urls: certificate).user == nil)
+        #expect(try Broker(urls: certificate, user: "c").user == "c")
+        #expect(try Broker.environment(["TIDINGS_AMQP_URL": certificate, "TIDINGS_BROKER_USER": "c"]).user == "c")
+        #expect(try Broker(urls: "\(certificate),amqp://c:secret@two", user: "c").user == "c")
+        var changed = try Broker(urls: certificate)
+        changed.user = "c"
+        #expect(changed.user == "c")
+        for (urls, user) in [("amqp://u:secret@one,amqp://v:secret@two", nil), ("amqp://u:secret@one", "c")] {
+            #expect {
+                try Broker(urls: urls, user: user)
+            } throws: { error in
+                guard let error = error as? AMQPError else { return false }
+                return error.code == .invalid && error.message.contains("user") && !"\(error)".contains("secret")
+            }
+        }
+    }
 }

@@ -49,6 +49,7 @@ struct RegistryTests {
 
     @Test("names and roles that cannot be used are refused")
     func badNames() async throws {
+        // The store's file goes with this object.
         let temporary = try await Self.store(1)
         defer { withExtendedLifetime(temporary) {} }
         let store = temporary.store
@@ -64,6 +65,7 @@ struct RegistryTests {
 
     @Test("a consumer's name belongs to the user who registered it, until it is evicted")
     func users() async throws {
+        // The store's file goes with this object.
         let temporary = try await Self.store(3)
         defer { withExtendedLifetime(temporary) {} }
         let store = temporary.store
@@ -85,6 +87,36 @@ struct RegistryTests {
         try await store.coordinate { db, _ in try db.execute("UPDATE history_consumer SET state = 'evicted'") }
         #expect(await register("carol") == nil)
         #expect(try await store.consumers().first?.state == .active)
+    }
+
+    @Test("who claims a consumer that registered in the store itself takes over its claim, and cannot lower it by that")
+    func claiming() async throws {
+        let temporary = try await Self.store(5)
+        let store = temporary.store
+        let tokens = try await Self.tokens(temporary)
+        func claim(_ user: String, token: HistoryToken? = nil, configured: String? = nil) async throws -> Bool {
+            var request = RegistrationRequest(
+                consumer: "a", author: "import", role: "optional", token: token, user: user, requiredUser: configured)
+            request.token = token
+            return try await store.register(request).isClaim
+        }
+        func record() async throws -> ConsumerRecord { try #require(try await store.consumers().first) }
+        try await store.register(consumer: "a", author: "orders", token: tokens[1])
+        try await store.acknowledge(tokens[2], consumer: "a")
+        #expect(try await claim("mallory", token: tokens[4]))
+        let claimed = try await record()
+        // Nothing that holds history has become less.
+        #expect(claimed.user == "mallory" && claimed.role == "required" && claimed.author == "orders")
+        #expect(claimed.hold == 3 && claimed.acknowledged == tokens[2])
+        #expect(await Self.code { _ = try await claim("alice") } == .invalidRequest)
+        // Whom the configuration names is the consumer's own user, and may say what it is.
+        #expect(try await !claim("alice", configured: "alice"))
+        let owned = try await record()
+        #expect(owned.user == "alice" && owned.role == "optional" && owned.author == "import" && owned.hold == 3)
+        // An optional one that is claimed may become required.
+        try await store.register(consumer: "b", author: "orders", role: "optional")
+        _ = try await store.register(RegistrationRequest(consumer: "b", author: "orders", user: "alice"))
+        #expect(try await store.consumers().last?.role == "required")
     }
 
     @Test("acknowledging: the largest counts, and what cannot be true is refused with its reason")

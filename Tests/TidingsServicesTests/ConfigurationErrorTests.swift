@@ -28,7 +28,7 @@ struct ConfigurationErrorTests {
             ),
             (
                 "{ zzzzzz: 1 }", "unknownKey",
-                "zzzzzz: no such key: there are store, storeName, author, contextName, synchronous, tokenDirectory, "
+                "zzzzzz: no such key: there are store, storeName, prefix, author, contextName, synchronous, tokenDirectory, "
                     + "autoStart, logLevel, shutdownTimeout, broker, publisher, relay, consumer, cleaner"
             ),
             ("{ 'amqp://u:secret@h': 1 }", "unknownKey", "(a key that is not shown): no such key: there are store,"),
@@ -85,6 +85,16 @@ struct ConfigurationErrorTests {
             (
                 "{ cleaner: { users: { a: ['b'] } } }", "badValue",
                 "cleaner.users: found a list for 'a', expected object with a text for each name"
+            ),
+            (
+                "{ broker: { url: 'amqp://u:secret@one,amqp://v:secret@two' } }", "contradiction",
+                "broker.user: the broker URLs log in as different users, 'u' and 'v': messages tell one user, whom every "
+                    + "host must know: use one"
+            ),
+            (
+                "{ broker: { url: 'amqp://u:secret@one', user: 'c' } }", "contradiction",
+                "broker.user: the broker URL logs in as 'u', and the user is set to 'c': set it only where a certificate "
+                    + "logs in"
             ),
             (
                 "{ cleaner: { commandUsers: { a: [1] } } }", "badValue",
@@ -170,7 +180,7 @@ struct ConfigurationErrorTests {
         }
         #expect(
             "\(error)" == """
-                test.json5:2: nope: no such key: there are store, storeName, author, contextName, synchronous, tokenDirectory, \
+                test.json5:2: nope: no such key: there are store, storeName, prefix, author, contextName, synchronous, tokenDirectory, \
                 autoStart, logLevel, shutdownTimeout, broker, publisher, relay, consumer, cleaner
                 test.json5:3: logLevel: found 'loud', expected trace or debug or info or warning or error
                 test.json5:5: cleaner.interval: found 'soon', expected duration in ms, s, m, h or d, from 1s to 366d
@@ -211,7 +221,7 @@ struct ConfigurationErrorTests {
     func secrets() throws {
         let configuration = try TidingsConfiguration(
             text:
-                "{ broker: { url: 'amqps://me:secret@one/v?password=secret&certfile=a&keyfile=b,amqp://x:secret@two' } }"
+                "{ broker: { url: 'amqps://me:secret@one/v?password=secret&certfile=a&keyfile=b,amqp://me:secret@two' } }"
         )
         var dumped = ""
         dump(configuration, to: &dumped)

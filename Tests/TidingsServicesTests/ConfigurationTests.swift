@@ -149,7 +149,7 @@ struct ConfigurationTests {
 
     @Test("the broker: none, by URL, by file; with what is configured, and the URL's own before it")
     func broker() throws {
-        let none = try TidingsConfiguration(text: "{ broker: { prefix: 'p' }, storeName: 's' }").broker()
+        let none = try TidingsConfiguration(text: "{ prefix: 'p', storeName: 's' }").broker()
         #expect(none.configuration == nil && none.prefix == "p" && none.storeName == "s")
         let directory = try TemporaryDirectory()
         try write("\n  amqp://u:p@one/v \nsecond line\n", to: directory.file("url"))
@@ -173,6 +173,10 @@ struct ConfigurationTests {
             #expect(configuration.replyTimeout == .seconds(5) && configuration.confirmTimeout == .seconds(6))
             #expect(configuration.recovery == .always(Backoff(first: .seconds(1), longest: .seconds(120))))
         }
+        let certificate = "amqps://one?cacertfile=/a&certfile=/c&keyfile=/k&auth_mechanism=EXTERNAL"
+        let certified = try TidingsConfiguration(
+            text: "{ broker: { url: '\(certificate)' } }", environment: ["TIDINGS_BROKER_USER": "c"])
+        #expect(try certified.broker().user == "c")
         let defaults = try TidingsConfiguration(text: "{ broker: { url: 'amqp://one?heartbeat=7' } }").broker()
             .configuration
         let usual = try AMQPConfiguration(urls: "amqp://one?heartbeat=7", name: "tidings")

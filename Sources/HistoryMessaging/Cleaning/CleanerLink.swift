@@ -29,7 +29,7 @@ struct CleanerLink: Sendable {
     /// Serves both connections until they are closed.
     func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for connection in [reading, sending] { group.addTask { try await connection.run() } }
+            for connection in [reading, sending] { group.addTask { try await connection.serve() } }
             group.addTask { await log.follow(reading) }
             group.addTask { await declareForSending() }
             do {

@@ -24,6 +24,8 @@ public struct CleanerStatus: Sendable {
     public var removed = 0
     /// Epochs that were begun.
     public var newEpochs = 0
+    /// What keeps it from its work and does not pass by itself, with the remedy; nil where nothing does. It tries again.
+    public var failure: String?
     /// What the last cleaning has done, or what has blocked it.
     public var latest: CleaningReport?
 }

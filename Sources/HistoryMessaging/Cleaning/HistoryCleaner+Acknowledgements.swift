@@ -1,5 +1,6 @@
 internal import PersistentHistory
 internal import TidingsAMQP
+internal import TidingsSQLite
 
 /// What the cleaner is to send by itself.
 enum Outgoing: Sendable {
@@ -12,13 +13,14 @@ enum Outgoing: Sendable {
 extension HistoryCleaner {
     /// Takes acknowledgements until nothing comes any more: all that have come meanwhile are one write transaction.
     func takeAcknowledgements(_ inbox: DeliveryInbox<AMQPDelivery>) async throws {
+        let flusher = store.synchronous == .full ? nil : try LogFlusher(store)
         while let deliveries = await inbox.take() {
             // It comes again where it is not acked: several at once are no more than the prefetch limit.
-            try await surviving { try await self.record(deliveries) }
+            try await surviving(.acknowledgements) { try await record(deliveries, flusher) }
         }
     }
 
-    private func record(_ deliveries: [AMQPDelivery]) async throws {
+    private func record(_ deliveries: [AMQPDelivery], _ flusher: LogFlusher?) async throws {
         var valid: [(delivery: AMQPDelivery, acknowledgement: Acknowledgement)] = []
         var refused: [(AMQPDelivery, MessageRefusal)] = []
         for delivery in deliveries {
@@ -32,7 +34,7 @@ extension HistoryCleaner {
             let outcome = try await store.acknowledge(
                 valid.map(\.acknowledgement), users: options.users, startsEpoch: true)
             // What the broker forgets must not be lost with the system's power.
-            try store.makeDurable()
+            try await flusher?.flush()
             options.onStep?(.cleanerAfterAcknowledgement)
             for ((delivery, acknowledgement), verdict) in zip(valid, outcome.verdicts) {
                 settle(delivery, acknowledgement, verdict, &refused)

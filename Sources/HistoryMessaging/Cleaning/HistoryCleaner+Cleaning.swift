@@ -51,9 +51,9 @@ extension HistoryCleaner {
         while !life.isStopping {
             try Task.checkCancellation()
             let mustClean = isFirst && options.cleanOnStart
-            try await surviving {
-                try await self.checkLineage()
-                try await self.cleanIfDue(now: mustClean)
+            try await surviving(.cleaning) {
+                try await checkLineage()
+                try await cleanIfDue(now: mustClean)
             }
             isFirst = false
             await due.wait(until: .now + options.tick)
@@ -99,19 +99,21 @@ extension HistoryCleaner {
                 messages.announcement("epoch-changed", ["epoch": .integer(epoch), "reason": .string(reason)])))
     }
 
-    /// Runs a part of the work again and again, with a growing delay, while what it needs is out of reach for a time.
-    func surviving(_ body: @Sendable () async throws -> Void) async throws {
-        let retry = Backoff(first: .milliseconds(50), longest: .seconds(5))
-        var attempt = 0
-        while true {
-            do {
-                return try await body()
-            } catch let error as HistoryError where error.code != .closed && !error.isFatal && !life.isStopping {
-                attempt += 1
-                log.write(attempt == 1 ? .warning : .debug, "the store cannot be written, tries again", error)
-                try await Task.sleep(for: retry.delay(attempt: attempt, random: .random(in: 0..<1)))
-            }
+    /// Runs a part of the work again and again while the store does not let it be done, until it is stopped. What does not
+    /// pass by itself is told each time, and in the status.
+    func surviving(_ part: Part, _ body: () async throws -> Void) async throws {
+        _ = try await retry.run { error in
+            failures[part] = error.message
+            return true
+        } _: {
+            try await body()
         }
+        failures[part] = nil
+    }
+
+    /// What the cleaner does side by side.
+    enum Part: Hashable, CaseIterable {
+        case cleaning, acknowledgements
     }
 }
 

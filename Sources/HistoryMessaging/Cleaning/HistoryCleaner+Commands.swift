@@ -111,7 +111,11 @@ extension HistoryCleaner {
             request.token = token
         }
         let registration = try await store.register(request)
-        log.write(.info, "registered a consumer", nil, [("consumer", request.consumer), ("user", user)])
+        let fields = [("consumer", request.consumer), ("user", user)]
+        log.write(.info, "registered a consumer", nil, fields)
+        if registration.isClaim {
+            log.write(.warning, "a user of the broker's claimed a consumer of the store's", nil, fields)
+        }
         return ControlReply(
             isOK: true, service: "cleaner", message: "registered",
             fields: [

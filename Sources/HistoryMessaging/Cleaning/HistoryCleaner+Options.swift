@@ -20,7 +20,8 @@ extension HistoryCleaner {
         /// The broker's users by the consumers whose acknowledgements they may send. A consumer that is not named has the
         /// user who registered it.
         public var users: [String: String] = [:]
-        /// The broker's users who may give a command, by its name; for one that is not named, every user.
+        /// The broker's users who may give a command, by its name. For one that is not named every user may, but for
+        /// `clean`: that nobody may.
         public var commandUsers: [String: Set<String>] = [:]
         /// How long ``HistoryCleaner/stop()`` waits for the broker to take what is left.
         public var drainTimeout: Duration = .seconds(5)

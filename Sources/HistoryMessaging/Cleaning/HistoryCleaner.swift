@@ -21,12 +21,15 @@ public actor HistoryCleaner: HistoryService {
     let options: Options
     let log: ServiceLog
     nonisolated let life = ServiceLife("cleaner")
+    let retry: StoreRetry
     let names: BrokerNames
     let checks: IncomingChecks
     let messages: CleanerMessages
     var schedule: CleaningSchedule
     /// The counts of ``status()``; the rest of it is filled in when it is asked for.
     var counted = CleanerStatus()
+    /// What keeps parts of its work from being done.
+    var failures: [Part: String] = [:]
     var link: CleanerLink?
     var replies = ReplyMemory()
     /// Commands under way, with whoever asks for the same meanwhile.
@@ -48,6 +51,7 @@ public actor HistoryCleaner: HistoryService {
         self.broker = broker
         self.options = options
         log = ServiceLog(service: "cleaner", logger: options.logger)
+        retry = StoreRetry(life: life, log: log)
         schedule = CleaningSchedule(options.strategy)
         names = broker.names(for: store)
         checks = IncomingChecks(names: names, commandUsers: options.commandUsers)
@@ -90,6 +94,7 @@ public actor HistoryCleaner: HistoryService {
     public func status() async -> CleanerStatus {
         var status = counted
         status.broker = link?.reading.state
+        status.failure = Part.allCases.lazy.compactMap { self.failures[$0] }.first
         return status
     }
 
@@ -98,6 +103,7 @@ public actor HistoryCleaner: HistoryService {
     private func ended() {
         counted.isRunning = false
         counted.waitingFor = nil
+        failures = [:]
         link = nil
         life.end()
     }

@@ -7,6 +7,9 @@ struct IncomingChecks: Sendable {
     /// The broker's users who may give a command, by its name.
     var commandUsers: [String: Set<String>] = [:]
 
+    /// What nobody may do who is not named: it deletes history.
+    private static let closedCommands: Set = ["clean"]
+
     /// The longest body: acknowledgements and commands have a few hundred bytes.
     static let longestBody = 64 << 10
 
@@ -46,10 +49,16 @@ struct IncomingChecks: Sendable {
         guard keys.contains(address.routingKey) else {
             throw MessageRefusal(.otherKey, "the command was not sent under its own key")
         }
-        guard commandUsers[request.command]?.contains(user) ?? true else {
-            throw MessageRefusal(.notAllowed, "the user may not give this command: add them to its list of users")
+        guard mayGive(request.command, user) else {
+            throw MessageRefusal(
+                .notAllowed,
+                "the user may not give this command: add them to its list of users (cleaner.commandUsers)")
         }
         return (request, user)
+    }
+
+    private func mayGive(_ command: String, _ user: String) -> Bool {
+        commandUsers[command]?.contains(user) ?? !Self.closedCommands.contains(command)
     }
 
     /// The user that the broker vouches for, where the message came by the exchange that it checks keys on.
@@ -60,7 +69,10 @@ struct IncomingChecks: Sendable {
             throw MessageRefusal(.foreignExchange, "the message did not come by the exchange \(exchange)")
         }
         guard let user = message.properties.userID, !user.isEmpty else {
-            throw MessageRefusal(.noUser, "the message has no user_id: set it to the connection's user")
+            throw MessageRefusal(
+                .noUser,
+                "the message has no user_id: set it to the connection's user (broker.user, where a certificate logs in)"
+            )
         }
         return user
     }

@@ -10,27 +10,17 @@ extension HistoryPublisher {
     /// From how many origins on those are forgotten that write no more.
     private static let manyOrigins = 64
 
-    /// The stop's bound has passed while something is still on its way.
-    private struct DrainOver: Error {}
-
     /// Publishes until it is stopped.
     func work(_ sender: MessageSender) async throws {
-        (batchesOnTheWay, drainDeadline) = (0, nil)
-        try await begin()
+        (batchesOnTheWay, drain) = (0, Drain())
+        guard try await retry.run({ try await begin() }) != nil else { return }
         var outbox = try Outbox(
             store, broker, window: options.window, messageLimit: options.messageLimit,
             isDurable: store.synchronous == .full)
         let commits = try await store.commits()
-        let (wakeup, gate) = (life.wakeup, commitGate)
+        let (life, gate) = (life, commitGate)
         try await withThrowingDiscardingTaskGroup { group in
-            group.addTask {
-                for await _ in commits {
-                    await gate.wait()
-                    wakeup.signal()
-                }
-                // The store is closed: the next look at it tells.
-                wakeup.signal()
-            }
+            group.addTask { await life.follow(commits, gate) }
             do {
                 try await publishAll(&outbox) { batch in
                     batchesOnTheWay += 1
@@ -38,7 +28,7 @@ extension HistoryPublisher {
                     let turn = sender.nextTurn()
                     group.addTask { await self.deliver(batch, turn, sender, lineage) }
                 }
-            } catch is DrainOver {
+            } catch is Drain.Over {
                 log.write(.warning, "stopped before all was confirmed: the relay publishes the rest")
             }
             group.cancelAll()
@@ -60,6 +50,7 @@ extension HistoryPublisher {
     /// Switches publishing on, says that this publisher is alive, and finds where to begin.
     private func begin() async throws {
         lineage += 1
+        origins = nil
         rows.reset()
         let origin = store.origin.description
         known = Set(try await store.writtenOrigins().all.map(\.description)).union([origin])
@@ -117,14 +108,17 @@ extension HistoryPublisher {
 
     /// Hands on the next page of the own origins' transactions. False where there is none.
     private func publishPage(_ outbox: inout Outbox, _ send: (OutgoingBatch) -> Void) async throws -> Bool {
-        let origins = try await store.writtenOrigins()
+        let asked: (all: [HistoryOrigin], generation: Int)
+        if let origins { asked = origins } else { asked = try await store.writtenOrigins() }
         var request = HistoryRequest(after: cursor)
-        request.origins = Set(origins.all).union([store.origin])
+        request.origins = Set(asked.all).union([store.origin])
         request.pageSize = Self.pageSize
         let page = try await store.fetch(request)
         // An origin that came meanwhile may have written what this page has passed over.
-        guard try await store.writtenOrigins().generation == origins.generation else { return true }
-        known = Set(origins.all.map(\.description)).union([store.origin.description])
+        let now = try await store.writtenOrigins()
+        origins = now
+        guard now.generation == asked.generation else { return true }
+        known = Set(asked.all.map(\.description)).union([store.origin.description])
         let transactions = page.transactions.filter {
             $0.token.sequence > sentThrough && !ledger.isConfirmed($0.token.sequence, $0.origin.description)
         }
@@ -136,7 +130,7 @@ extension HistoryPublisher {
                 thin += outbox.thin
                 outbox.forgetCounts()
             }
-            try await outbox.send(transactions) { batch in
+            try await outbox.send(transactions, after: cursor) { batch in
                 try await waitForRoom()
                 for (sequence, origin) in zip(batch.sequences, batch.origins) { ledger.add(sequence, origin) }
                 sentThrough = batch.sequences.last ?? sentThrough
@@ -190,18 +184,14 @@ extension HistoryPublisher {
     private func pause() async throws {
         try await recordIfDue()
         let due = rows.due(ledger.confirmedThrough(), isBusy: ledger.pending > 0)
-        let deadline = [due, drainDeadline].compactMap { $0 }.min()
+        let deadline = [due, drain.deadline].compactMap { $0 }.min()
         await life.wakeup.wait(until: deadline ?? .now + .seconds(3600))
         try Task.checkCancellation()
     }
 
     /// Throws where it is to stop, and waiting for the broker is of no use or has taken its time.
     private func checkDrain() throws {
-        guard life.isStopping else { return }
-        let deadline = drainDeadline ?? .now + options.drainTimeout
-        drainDeadline = deadline
-        if case .recovering? = connection?.state { throw DrainOver() }
-        if deadline <= .now { throw DrainOver() }
+        try drain.check(life, within: options.drainTimeout, connection)
     }
 
     // MARK: What the store has become
@@ -210,7 +200,7 @@ extension HistoryPublisher {
     private func goOn(after error: HistoryError) async throws {
         switch error.code {
         case .tokenExpired:
-            let mark = try await store.oldestToken()
+            guard let mark = try await retry.run({ try await store.oldestToken() }) else { return }
             guard mark.sequence > cursor.sequence else { throw error }
             purged += Int(max(0, mark.sequence - max(cursor.sequence, sentThrough)))
             cursor = mark
@@ -219,12 +209,12 @@ extension HistoryPublisher {
             log.write(.warning, "history was purged before it was published", nil, [("through", "\(mark.sequence)")])
         case .tokenInvalid:
             log.write(.warning, "the store's lineage is another one: publishing begins anew", error)
-            try await begin()
-        case .busy, .diskFull, .storeUnavailable:
+            _ = try await retry.run { try await begin() }
+        default:
+            guard error.passes else { throw error }
             log.write(.warning, "the store cannot be read now", error)
             rows.hold()
-            try await Task.sleep(for: .milliseconds(200))
-        default: throw error
+            try await life.pause(for: .milliseconds(200))
         }
         life.wakeup.signal()
     }
@@ -235,7 +225,7 @@ extension HistoryPublisher {
         guard let due = rows.due(ledger.confirmedThrough(), isBusy: ledger.pending > 0), due <= .now else { return }
         do {
             try await record(isLast: false)
-        } catch let error as HistoryError where error.code == .busy || error.code == .diskFull {
+        } catch let error as HistoryError where error.passes {
             rows.hold()
             log.write(.warning, "what is confirmed cannot be recorded now", error)
         } catch let error as HistoryError where error.code == .tokenInvalid {

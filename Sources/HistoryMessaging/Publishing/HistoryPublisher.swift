@@ -41,6 +41,7 @@ public actor HistoryPublisher: HistoryService {
     let options: Options
     let log: ServiceLog
     let life = ServiceLife("publisher")
+    let retry: StoreRetry
     var connection: AMQPConnection?
     private var sender: MessageSender?
     private var relay: HistoryRelay?
@@ -57,13 +58,15 @@ public actor HistoryPublisher: HistoryService {
     /// Counts lineages: answers to messages of an earlier one mean nothing.
     var lineage = 0
     var known: Set<String> = []
+    /// The own origins when they were asked for last.
+    var origins: (all: [HistoryOrigin], generation: Int)?
     var batchesOnTheWay = 0
     /// Closed while there is no room for another batch: commits then wake nobody, and cost what they cost without it.
     let commitGate = Gate(isOpen: true)
     var thin = 0
     var purged = 0
     var rows = PublisherRows()
-    var drainDeadline: ContinuousClock.Instant?
+    var drain = Drain()
     private var waiters: [Int: (sequence: Int64, continuation: CheckedContinuation<Void, any Error>)] = [:]
     private var lastWaiter = 0
 
@@ -76,6 +79,7 @@ public actor HistoryPublisher: HistoryService {
         self.options = options
         cursor = store.openedAt
         log = ServiceLog(service: "publisher", logger: options.logger)
+        retry = StoreRetry(life: life, log: log)
     }
 
     /// `publisher <author>`.
@@ -103,7 +107,7 @@ public actor HistoryPublisher: HistoryService {
         self.sender = sender
         let log = log
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await connection.run() }
+            group.addTask { try await connection.serve() }
             group.addTask { await log.follow(connection) }
             if let relay { group.addTask { try await relay.run() } }
             group.addTask {

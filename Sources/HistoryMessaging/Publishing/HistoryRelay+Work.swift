@@ -8,8 +8,6 @@ extension HistoryRelay {
     private static let claimSize = 1000
     private static let recordInterval = Duration.milliseconds(250)
 
-    private struct DrainOver: Error {}
-
     /// What one look at the store has found.
     private struct Sight: Sendable {
         let records: [PublisherRecord]
@@ -18,21 +16,14 @@ extension HistoryRelay {
 
     /// Relays until it is stopped.
     func work(_ sender: MessageSender) async throws {
-        (batchesOnTheWay, drainDeadline, recordDue) = (0, nil, nil)
-        try await begin()
+        (batchesOnTheWay, drain, recordDue) = (0, Drain(), nil)
+        guard try await retry.run({ try await begin() }) != nil else { return }
         var outbox = try Outbox(
             store, broker, window: options.window, messageLimit: options.messageLimit, isDurable: false)
         let commits = try await store.commits()
-        let (wakeup, gate) = (life.wakeup, commitGate)
+        let (life, gate) = (life, commitGate)
         try await withThrowingDiscardingTaskGroup { group in
-            group.addTask {
-                for await _ in commits {
-                    await gate.wait()
-                    wakeup.signal()
-                }
-                // The store is closed: the next look at it tells.
-                wakeup.signal()
-            }
+            group.addTask { await life.follow(commits, gate) }
             do {
                 try await relayAll(&outbox) { batch in
                     batchesOnTheWay += 1
@@ -40,7 +31,7 @@ extension HistoryRelay {
                     let turn = sender.nextTurn()
                     group.addTask { await self.deliver(batch, turn, sender, lineage) }
                 }
-            } catch is DrainOver {
+            } catch is Drain.Over {
                 log.write(.warning, "stopped before all was confirmed")
             }
             group.cancelAll()
@@ -86,7 +77,6 @@ extension HistoryRelay {
                 try await recordIfDue()
             } catch let error as HistoryError {
                 try await goOn(after: error)
-                continue
             }
             if life.isStopping, batchesOnTheWay == 0 { return }
             try checkDrain()
@@ -119,7 +109,7 @@ extension HistoryRelay {
 
     /// Publishes what nobody else does.
     private func takeOver(_ outbox: inout Outbox, _ send: (OutgoingBatch) -> Void) async throws {
-        while let (before, claimed) = ledger.claim(Self.claimSize, at: .now) {
+        while case (var before, let claimed)? = ledger.claim(Self.claimSize, at: .now) {
             var left = Set(claimed.map(\.token.sequence))
             let lineage = lineage
             defer { if lineage == self.lineage { ledger.release(Array(left), at: .now) } }
@@ -132,10 +122,12 @@ extension HistoryRelay {
             var isAtEnd = false
             while !isAtEnd {
                 let page = try await store.fetch(request)
+                let start = before
+                before = page.token
                 request.start = .token(page.token)
                 isAtEnd = page.isAtEnd
                 let transactions = page.transactions.filter { left.contains($0.token.sequence) }
-                try await outbox.send(transactions) { batch in
+                try await outbox.send(transactions, after: start) { batch in
                     try await waitForRoom()
                     left.subtract(batch.sequences)
                     send(batch)
@@ -184,16 +176,12 @@ extension HistoryRelay {
     private func pause() async {
         // A time to record that has passed, with nothing to record, is no reason to look again at once.
         let due = ledger.publishedThrough.sequence > recordedThrough ? recordDue : nil
-        let deadlines = [.now + options.pollInterval, due, drainDeadline].compactMap { $0 }
+        let deadlines = [.now + options.pollInterval, due, drain.deadline].compactMap { $0 }
         await life.wakeup.wait(until: deadlines.min() ?? .now)
     }
 
     private func checkDrain() throws {
-        guard life.isStopping else { return }
-        let deadline = drainDeadline ?? .now + options.drainTimeout
-        drainDeadline = deadline
-        if case .recovering? = connection?.state { throw DrainOver() }
-        if deadline <= .now { throw DrainOver() }
+        try drain.check(life, within: options.drainTimeout, connection)
     }
 
     // MARK: What the store has become
@@ -201,7 +189,7 @@ extension HistoryRelay {
     private func goOn(after error: HistoryError) async throws {
         switch error.code {
         case .tokenExpired:
-            let mark = try await store.oldestToken()
+            guard let mark = try await retry.run({ try await store.oldestToken() }) else { return }
             guard mark.sequence > ledger.publishedThrough.sequence else { throw error }
             purged += Int(mark.sequence - ledger.publishedThrough.sequence)
             lineage += 1
@@ -209,12 +197,12 @@ extension HistoryRelay {
             log.write(.warning, "history was purged before it was published", nil, [("through", "\(mark.sequence)")])
         case .tokenInvalid:
             log.write(.warning, "the store's lineage is another one: relaying begins anew", error)
-            try await begin()
-        case .busy, .diskFull, .storeUnavailable:
+            _ = try await retry.run { try await begin() }
+        default:
+            guard error.passes else { throw error }
             log.write(.warning, "the store cannot be used now", error)
             recordDue = .now + .seconds(1)
-            try await Task.sleep(for: options.pollInterval)
-        default: throw error
+            try await life.pause(for: options.pollInterval)
         }
     }
 

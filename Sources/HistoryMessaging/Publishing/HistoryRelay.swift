@@ -37,6 +37,7 @@ public actor HistoryRelay: HistoryService {
     let options: Options
     let log: ServiceLog
     let life = ServiceLife("relay")
+    let retry: StoreRetry
     var connection: AMQPConnection?
     private var sender: MessageSender?
     private var role = RelayStatus.Role.idle
@@ -60,7 +61,7 @@ public actor HistoryRelay: HistoryService {
     var hasMore = true
     var recordedThrough: Int64 = 0
     var recordDue: ContinuousClock.Instant?
-    var drainDeadline: ContinuousClock.Instant?
+    var drain = Drain()
 
     /// Prepares a relay; nothing starts before ``run()``.
     ///
@@ -71,6 +72,7 @@ public actor HistoryRelay: HistoryService {
         self.options = options
         ledger = RelayLedger(after: store.openedAt, grace: options.grace)
         log = ServiceLog(service: "relay", logger: options.logger)
+        retry = StoreRetry(life: life, log: log)
     }
 
     /// `relay <file>`.
@@ -132,7 +134,7 @@ public actor HistoryRelay: HistoryService {
         self.sender = sender
         let log = log
         try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await connection.run() }
+            group.addTask { try await connection.serve() }
             group.addTask { await log.follow(connection) }
             group.addTask {
                 try await self.work(sender)

@@ -40,10 +40,13 @@ struct Outbox {
 
     /// Encodes transactions and hands them on in batches. What was encoded before an error is handed on before it is
     /// thrown.
+    ///
+    /// - Parameter start: the token that they were read after.
     mutating func send(
-        _ transactions: [HistoryTransaction], _ deliver: (OutgoingBatch) async throws -> Void
+        _ transactions: [HistoryTransaction], after start: HistoryToken,
+        _ deliver: (OutgoingBatch) async throws -> Void
     ) async throws {
-        let nonces = try await store.previousNonces(of: transactions.map(\.token.sequence))
+        let nonces = try await previousNonces(of: transactions.map(\.token), after: start)
         var next = OutgoingBatch()
         do {
             for (transaction, nonce) in zip(transactions, nonces) {
@@ -58,6 +61,16 @@ struct Outbox {
             throw error
         }
         if !next.publications.isEmpty { try await deliver(next) }
+    }
+
+    /// The nonces before these. The store is asked only for those that no neighbour tells.
+    private func previousNonces(of tokens: [HistoryToken], after start: HistoryToken) async throws -> [UInt64?] {
+        let known = [start.sequence: start.nonce].merging(tokens.map { ($0.sequence, $0.nonce) }) { first, _ in first }
+        let unknown = tokens.map(\.sequence).filter { known[$0 - 1] == nil }
+        guard !unknown.isEmpty else { return tokens.map { known[$0.sequence - 1] } }
+        var asked: [Int64: UInt64?] = [:]
+        for (sequence, nonce) in zip(unknown, try await store.previousNonces(of: unknown)) { asked[sequence] = nonce }
+        return tokens.map { known[$0.sequence - 1] ?? asked[$0.sequence] ?? nil }
     }
 
     private mutating func append(

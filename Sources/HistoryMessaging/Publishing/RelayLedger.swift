@@ -51,8 +51,6 @@ struct RelayLedger {
     var end: HistoryToken { entries.last?.transaction.token ?? publishedThrough }
     /// How many more may be added.
     var room: Int { capacity - entries.count }
-    /// True where everything that is known is confirmed.
-    var isIdle: Bool { entries.isEmpty }
 
     /// Adds the transactions that follow the last.
     mutating func append(_ transactions: [OriginOfTransaction], at now: ContinuousClock.Instant) {

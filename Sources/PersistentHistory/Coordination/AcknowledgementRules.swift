@@ -83,7 +83,7 @@ package struct AcknowledgementRules: Sendable {
     ) -> AcknowledgementVerdict {
         guard let record else { return .refused(.unregistered) }
         if case .user(let user) = acknowledgement.sender {
-            // Whoever registered in the store itself has told no user, and nobody else may speak for it.
+            // Whoever registered in the store itself has told no user: nobody speaks for it before a user has claimed it.
             guard user == users[record.name] ?? record.user else { return .refused(.otherUser) }
         }
         guard record.state == .active || record.state == .resyncing else { return .refused(.inactive) }

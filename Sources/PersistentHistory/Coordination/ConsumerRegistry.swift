@@ -26,7 +26,7 @@ public struct ConsumerRecord: Sendable, Hashable {
     /// What it is for: `required` holds history, `optional` does not.
     public let role: String
     /// The broker's user who registered it, the only one whose acknowledgements count; nil where it has registered
-    /// in the store itself.
+    /// in the store itself, and no user has claimed it since.
     public let user: String?
     /// What becomes of history on its account.
     public let state: State

@@ -36,6 +36,9 @@ package struct ConsumerRegistration: Sendable, Hashable {
     package let floor: HistoryToken
     /// What becomes of history on its account.
     package let state: ConsumerRecord.State
+    /// True where a user of the broker's has made a consumer theirs that had registered in the store itself: of its claim
+    /// to history nothing was taken back.
+    package let isClaim: Bool
 }
 
 extension HistoryStore {

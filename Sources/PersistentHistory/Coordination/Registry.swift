@@ -12,6 +12,7 @@ struct Registry {
     func register(_ request: RegistrationRequest) throws -> ConsumerRegistration {
         let existing = try ConsumerRecord.find(request.consumer, database, state)
         let user = try user(of: existing, for: request)
+        let isClaim = isClaim(request, of: existing)
         let head = try state.head(database)
         let place = RegistrationRules.place(
             of: existing, token: try request.token.flatMap(usable), mark: state.mark, head: head)
@@ -23,9 +24,23 @@ struct Registry {
             ON CONFLICT(name) DO UPDATE SET author = ?2, role = ?3, user = ?4, state = ?5, floor_sequence = ?6,
                 epoch = ?7, sequence = ?8, nonce = ?9, registered = ?10
             """,
-            request.consumer, request.author, request.role, user, place.state.rawValue, place.floor, state.epoch,
+            request.consumer, isClaim ? existing?.author : request.author,
+            isClaim && existing?.role == "required" ? "required" : request.role, user, place.state.rawValue,
+            place.floor, state.epoch,
             place.acknowledged?.sequence, place.acknowledged.map { Int64(bitPattern: $0.nonce) }, time)
-        return ConsumerRegistration(floor: try token(at: place.floor), state: place.state)
+        return ConsumerRegistration(floor: try token(at: place.floor), state: place.state, isClaim: isClaim)
+    }
+
+    /// True where a user of the broker's makes a consumer theirs that has registered in the store itself.
+    ///
+    /// It may be the consumer, which has a broker now, or somebody else: nothing proves it. So author and role stay, by
+    /// which history is held; the floor goes down at the most, as with every registration. Whom the configuration names is
+    /// the consumer.
+    private func isClaim(_ request: RegistrationRequest, of existing: ConsumerRecord?) -> Bool {
+        guard let existing, existing.user == nil, existing.state == .active || existing.state == .resyncing else {
+            return false
+        }
+        return request.user != nil && request.requiredUser == nil
     }
 
     /// The user whose acknowledgements will count.

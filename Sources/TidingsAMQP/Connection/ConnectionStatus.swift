@@ -16,26 +16,29 @@ final class ConnectionStatus: Sendable {
 
     /// Begins. False where it has begun before.
     func begin() -> Bool {
-        box.withLock { box in
-            guard box.state == .idle else { return false }
-            _ = box.set(.connecting)
-            return true
-        }
+        let observers = box.withLock { box in box.state == .idle ? box.set(.connecting) : nil }
+        guard let observers else { return false }
+        tell(observers, .connecting)
+        return true
     }
 
     /// Ends what has never begun. False where it has.
     func closeIdle() -> Bool {
-        let (isIdle, finished) = box.withLock { box in
-            box.state == .idle ? (true, box.set(.closed(nil))) : (false, [])
-        }
-        for observer in finished { observer.finish() }
-        return isIdle
+        let observers = box.withLock { box in box.state == .idle ? box.set(.closed(nil)) : nil }
+        guard let observers else { return false }
+        tell(observers, .closed(nil))
+        return true
     }
 
-    func set(_ state: AMQPConnectionState) {
-        let finished = box.withLock { $0.set(state) }
-        // Not within the lock: the end of a stream removes its observer.
-        for observer in finished { observer.finish() }
+    /// For one task: so states are told in their order.
+    func set(_ state: AMQPConnectionState) { tell(box.withLock { $0.set(state) }, state) }
+
+    /// Not within the lock: both resume a task, for which the runtime takes a lock of the task's. A task that is cancelled
+    /// meanwhile removes its observer while that one is held.
+    private func tell(_ observers: [AsyncStream<AMQPConnectionState>.Continuation], _ state: AMQPConnectionState) {
+        for observer in observers { observer.yield(state) }
+        guard case .closed = state else { return }
+        for observer in observers { observer.finish() }
     }
 
     func opened() { box.withLock { $0.epoch += 1 } }
@@ -46,6 +49,7 @@ final class ConnectionStatus: Sendable {
             of: AMQPConnectionState.self, bufferingPolicy: .bufferingNewest(64))
         let (id, isClosed) = box.withLock { box in
             box.nextObserver += 1
+            // Nobody waits for it yet.
             continuation.yield(box.state)
             if case .closed = box.state { return (box.nextObserver, true) }
             box.observers[box.nextObserver] = continuation
@@ -60,12 +64,10 @@ final class ConnectionStatus: Sendable {
 }
 
 extension ConnectionStatus.Box {
-    /// Gives the observers that have seen the last state.
+    /// Gives the observers that are to be told.
     fileprivate mutating func set(_ new: AMQPConnectionState) -> [AsyncStream<AMQPConnectionState>.Continuation] {
         state = new
-        for observer in observers.values { observer.yield(new) }
-        guard case .closed = new else { return [] }
-        defer { observers = [:] }
+        defer { if case .closed = new { observers = [:] } }
         return Array(observers.values)
     }
 }

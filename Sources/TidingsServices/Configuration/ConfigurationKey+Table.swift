@@ -59,6 +59,9 @@ extension ConfigurationKey {
             "broker.urlFile", .path, nil, "A file whose first line is the URL, which only its user may read.",
             variable: "TIDINGS_AMQP_URL_FILE"),
         ConfigurationKey(
+            "broker.user", .text, nil,
+            "The user that the broker sees; null: the URL's. Needed where a certificate logs in: the name in it."),
+        ConfigurationKey(
             "broker.connectTimeout", wait, .duration(.seconds(10)),
             "How long connecting to one host may take, TLS and login included; the URL's own goes first."),
         ConfigurationKey(
@@ -177,7 +180,7 @@ extension ConfigurationKey {
             "The broker's user who may acknowledge for a consumer; for one not named, whoever registered it."),
         ConfigurationKey(
             "cleaner.commandUsers", .pairs(several: true), .pairs([:]),
-            "The broker's users who may give a command; for one not named, every user."),
+            "The broker's users who may give a command; for one not named, every user, and nobody for clean."),
         ConfigurationKey(
             "cleaner.drainTimeout", bound, .duration(.seconds(5)),
             "How long a stop waits for the broker to take what is left; below shutdownTimeout."),

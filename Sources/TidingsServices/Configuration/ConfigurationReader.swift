@@ -1,3 +1,6 @@
+internal import HistoryMessaging
+internal import TidingsAMQP
+
 /// Puts a configuration together from its sources, the weakest first, and collects all that is wrong with them.
 struct ConfigurationReader {
     private typealias Source = TidingsConfiguration.Source
@@ -145,10 +148,13 @@ struct ConfigurationReader {
             }
             values[url.source.rank > file.source.rank ? "broker.urlFile" : "broker.url"] = nil
         }
+        if let url = values["broker.url"] { checkUser(url.value.text, url.source) }
         if let file = values["broker.urlFile"] {
             let path = file.value.text
             do {
-                _ = try ConfigurationType.brokerURL.value(of: try BrokerURLFile.read(path))
+                let urls = try BrokerURLFile.read(path)
+                _ = try ConfigurationType.brokerURL.value(of: urls)
+                checkUser(urls, file.source)
                 warnIfOpen(path)
             } catch {
                 let message = (error as? FileError)?.message ?? (error as? ConfigurationValue.Mistake)?.message ?? ""
@@ -161,6 +167,16 @@ struct ConfigurationReader {
             add(
                 .badValue, "broker.heartbeat", "\(heartbeat.source)",
                 "found \(heartbeat.value.text), expected 0s or at least 1s")
+        }
+    }
+
+    /// The broker must see one user, whichever host it is.
+    private mutating func checkUser(_ urls: String, _ source: Source) {
+        let user = values["broker.user"]
+        do throws(AMQPError) {
+            _ = try Broker(urls: urls, user: user?.value.text)
+        } catch {
+            add(.contradiction, "broker.user", "\(user?.source ?? source)", error.message)
         }
     }
 

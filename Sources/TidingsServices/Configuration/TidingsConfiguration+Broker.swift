@@ -6,12 +6,14 @@ extension TidingsConfiguration {
     /// its password may have changed.
     ///
     /// - Parameter name: what its connections are called in the broker's log and management.
-    /// - Throws: ``MessagingError`` `invalid` where the URL's file has become unreadable, or its URL wrong.
+    /// - Throws: ``MessagingError`` `invalid` where the URL's file has become unreadable, or its URL wrong; or where the hosts
+    ///   would see different users.
     public func broker(name: String = "tidings") throws(MessagingError) -> Broker {
         let prefix = text("prefix") ?? "tidings"
         guard let urls = try brokerURLs() else { return Broker(nil, prefix: prefix, storeName: text("storeName")) }
         do throws(AMQPError) {
-            var broker = try Broker(urls: urls, name: name, prefix: prefix, storeName: text("storeName"))
+            var broker = try Broker(
+                urls: urls, name: name, prefix: prefix, storeName: text("storeName"), user: text("broker.user"))
             if var configuration = broker.configuration {
                 apply(to: &configuration)
                 broker.configuration = configuration

@@ -106,7 +106,7 @@ struct CleanerFixture: Sendable {
 /// Somebody on the other side of the broker.
 struct CleanerPeer: Sendable {
     let names: BrokerNames
-    let user: String
+    let user: String?
     let connection: AMQPConnection
     let publisher: AMQPPublisher
 

@@ -1,10 +1,11 @@
 import Foundation
-import HistoryMessaging
 import PersistentHistory
 import Testing
 import TidingsAMQP
 import TidingsSQLite
 import TidingsTestKit
+
+@testable import HistoryMessaging
 
 @Suite("The cleaner as a service", .serialized, .timeLimit(.minutes(2)))
 struct CleanerServiceTests {
@@ -91,6 +92,30 @@ struct CleanerServiceTests {
         #expect(status.dead == 8 && status.recorded == 1)
     }
 
+    @Test("a foreign registration of a consumer that registered in the store itself frees nothing, and is logged")
+    func foreignClaim() async throws {
+        let fixture = try await CleanerFixture()
+        let mallory = try await fixture.host.addUser()
+        try await fixture.store.register(consumer: "a", author: "orders", token: fixture.tokens[4])
+        try await fixture.register("b", user: fixture.host.user, acknowledged: 15)
+        var options = fixture.options
+        options.batchAuthors = ["import"]
+        try await fixture.cleaning(options) { cleaner in
+            try await fixture.peer(mallory) { peer in
+                let arguments: [String: ControlValue] = ["consumer": "a", "author": "import", "role": "optional"]
+                let reply = try await peer.request("register", arguments)
+                #expect(reply.isOK)
+                let blocking = try await cleaner.dryRun().obstacles.map(\.name)
+                #expect(blocking == ["a"])
+            }
+        }
+        let record = try #require(try await fixture.store.consumers().first)
+        #expect(record.user == mallory.user && record.role == "required" && record.author == "orders")
+        #expect(
+            fixture.events.messages(from: .warning).contains("a user of the broker's claimed a consumer of the store's")
+        )
+    }
+
     @Test(
         "P28, P29: a consumer's own proof of a lost lineage is refused, and begins a new epoch that all are told of",
         arguments: ["beyondHead", "otherNonce"])
@@ -103,6 +128,7 @@ struct CleanerServiceTests {
         var options = fixture.options
         options.strategy = .byAcknowledgements(1)
         options.users = ["a": alice.user]
+        options.commandUsers = ["clean": [alice.user]]
         let cleaner = try await fixture.cleaning(options) { cleaner in
             try await fixture.peer(alice) { peer in
                 let (dead, announced) = try await peer.watch()
@@ -236,7 +262,9 @@ struct CleanerServiceTests {
         let fixture = try await CleanerFixture()
         let bob = try await fixture.host.addUser()
         try await fixture.register("a", user: fixture.host.user, acknowledged: 15)
-        try await fixture.cleaning { cleaner in
+        var options = fixture.options
+        options.commandUsers = ["clean": [fixture.host.user, bob.user]]
+        try await fixture.cleaning(options) { cleaner in
             try await fixture.peer { peer in
                 let first = try await peer.request("clean", id: "one")
                 #expect(first.fields["count"] == 14)
@@ -258,6 +286,7 @@ struct CleanerServiceTests {
         try await fixture.register("a", user: fixture.host.user, acknowledged: 300)
         var options = fixture.options
         options.chunk = 2
+        options.commandUsers = ["clean": [fixture.host.user]]
         try await fixture.cleaning(options) { _ in
             try await fixture.peer { peer in
                 try await withThrowingTaskGroup(of: ControlReply.self) { group in
@@ -277,6 +306,54 @@ struct CleanerServiceTests {
                 }
             }
         }
+    }
+
+    @Test("with certificates the user is told: a consumer registers and acknowledges, and is refused without")
+    func certificates() async throws {
+        let fixture = try await CleanerFixture()
+        let server = fixture.host.broker
+        let certificates = try #require(server.options.tls)
+        let port = UInt16(try #require(server.tlsPort))
+        let endpoint = AMQPEndpoint(
+            host: "localhost", port: port, virtualHost: fixture.host.name, credentials: .external,
+            tls: TLSOptions(
+                authorityFile: certificates.authority, certificateFile: certificates.client.certificate,
+                keyFile: certificates.client.key))
+        let login = try await fixture.host.addUser(named: TestCertificates.clientUser)
+        var broker = Broker(AMQPConfiguration([endpoint], name: "test"))
+        #expect(broker.user == nil)
+        broker.user = login.user
+        let (store, names, certified) = (fixture.store, fixture.names, broker)
+        let cleaner = HistoryCleaner(store, broker: certified, options: fixture.options)
+        try await cleaner.running { _ in
+            try await AMQPConnection.withConnection(AMQPConfiguration([endpoint], name: "test")) { connection in
+                try await connection.declare(names.cleaning)
+                let publisher = await connection.publisher()
+                func peer(_ user: String?) -> CleanerPeer {
+                    CleanerPeer(names: names, user: user, connection: connection, publisher: publisher)
+                }
+                let arguments: [String: ControlValue] = ["consumer": "a", "author": "orders"]
+                let refused = try await peer(nil).request("register", arguments)
+                #expect(!refused.isOK && refused.code == "noUser" && refused.message.contains("broker.user"))
+                let accepted = try await peer(certified.user).request("register", arguments)
+                #expect(accepted.isOK)
+                try await peer(certified.user).acknowledge(fixture.tokens[9], as: "a")
+                try await fixture.events.wait { try await fixture.acknowledged() == ["a": 10] }
+            }
+        }
+        #expect(try await store.consumers().map(\.user) == [TestCertificates.clientUser])
+        try await fixture.host.delete()
+    }
+
+    @Test("stopped as it starts it ends without an error, whatever has begun by then")
+    func stoppedAtOnce() async throws {
+        let fixture = try await CleanerFixture(transactions: 2)
+        let link = try #require(
+            try await CleanerLink(
+                fixture.broker, names: fixture.names, log: ServiceLog(service: "cleaner", logger: SilentLogger())))
+        await link.close(within: .zero)
+        try await link.run()
+        for _ in 0..<20 { try await fixture.cleaning { _ in } }
     }
 
     @Test("stopped and run again it goes on: what came meanwhile is taken, and a lost connection is survived")

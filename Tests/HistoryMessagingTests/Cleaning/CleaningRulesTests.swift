@@ -90,9 +90,11 @@ struct CleaningRulesTests {
     private let checks = IncomingChecks(
         names: BrokerNames(prefix: "p", store: "s"), commandUsers: ["clean": ["ops"]])
 
-    private func reason(_ command: String, by user: String?, key: String, exchange: String = "p.control") -> String? {
+    private func reason(
+        _ command: String, by user: String?, key: String, exchange: String = "p.control", checks: IncomingChecks? = nil
+    ) -> String? {
         do throws(MessageRefusal) {
-            _ = try checks.command(
+            _ = try (checks ?? self.checks).command(
                 ControlRequest(command).message(user: user), AMQPAddress(exchange: exchange, routingKey: key))
             return nil
         } catch { return error.reason.rawValue }
@@ -109,5 +111,11 @@ struct CleaningRulesTests {
         #expect(reason("clean", by: "ops", key: "control.t.cleaner.clean") == "otherKey")
         #expect(reason("clean", by: "ops", key: "control.s.cleaner.clean", exchange: "") == "foreignExchange")
         #expect(reason("register", by: "bob", key: "control.s.cleaner.register") == nil)
+        // Nobody but those who are named may delete history; all who have a name may ask and register.
+        let usual = IncomingChecks(names: BrokerNames(prefix: "p", store: "s"))
+        for command in ["clean", "register", "status", "dry-run", "explode"] {
+            let refused = reason(command, by: "bob", key: "control.s.cleaner.\(command)", checks: usual)
+            #expect(refused == (command == "clean" ? "notAllowed" : nil), "\(command)")
+        }
     }
 }

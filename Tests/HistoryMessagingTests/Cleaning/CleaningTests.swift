@@ -322,6 +322,49 @@ struct CleaningTests {
         #expect(await cleaner.status().newEpochs == 1)
         #expect(try await temporary.purged().mark.sequence == tokens[18].sequence)
     }
+
+    @Test("stopped under a foreign lock it ends without an error")
+    func stoppedUnderLock() async throws {
+        var storeOptions = HistoryStore.Options()
+        storeOptions.busyTimeout = .milliseconds(50)
+        let temporary = try await TemporaryStore.cleanable(10, options: storeOptions)
+        let tokens = try await temporary.transactions().map(\.token)
+        try await temporary.store.register(consumer: "a", author: "orders")
+        try await temporary.store.acknowledge(tokens[7], consumer: "a")
+        let lock = try await SQLiteConnection.open(temporary.path)
+        try await lock.run { try $0.execute("BEGIN IMMEDIATE") }
+        let events = CleanerEvents()
+        var options = HistoryCleaner.Options()
+        options.cleanOnStart = true
+        options.logger = events
+        try await HistoryCleaner(temporary.store, options: options).running { _ in
+            try await events.wait { events.messages(from: .debug).count >= 2 }
+        }
+        #expect(try await temporary.sequences().count == 10)
+        #expect(events.messages(from: .warning).count == 1)
+        try await lock.run { try $0.execute("ROLLBACK") }
+    }
+
+    @Test("what does not pass by itself is told at every attempt, and in the status, until it is repaired")
+    func lastingTrouble() async throws {
+        let (temporary, _) = try await Self.store(10, ["a": 8])
+        let other = try await SQLiteConnection.open(temporary.path)
+        try await other.run { try $0.execute("ALTER TABLE history_consumer RENAME TO elsewhere") }
+        let events = CleanerEvents()
+        var options = HistoryCleaner.Options()
+        options.cleanOnStart = true
+        options.logger = events
+        options.tick = .milliseconds(1)
+        try await HistoryCleaner(temporary.store, options: options).running { cleaner in
+            try await events.wait { events.messages(from: .error).count >= 3 }
+            let failure = try #require(await cleaner.status().failure)
+            #expect(failure.contains("history_consumer"))
+            try await other.run { try $0.execute("ALTER TABLE elsewhere RENAME TO history_consumer") }
+            try await events.wait { events.messages(from: .info).contains("cleaned") }
+            while await cleaner.status().failure != nil { await Task.yield() }
+        }
+        #expect(try await temporary.sequences() == Array(8...10))
+    }
 }
 
 /// A clock that tells that it was looked at.

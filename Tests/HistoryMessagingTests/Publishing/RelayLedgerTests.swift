@@ -39,7 +39,7 @@ struct RelayLedgerTests {
         #expect(ledger.publishedThrough == Self.token(0))
         ledger.settle([1])
         #expect(ledger.publishedThrough == Self.token(3))
-        #expect(ledger.isIdle)
+        #expect(ledger.end == ledger.publishedThrough)
     }
 
     @Test(

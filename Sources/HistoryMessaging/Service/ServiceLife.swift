@@ -6,6 +6,8 @@ final class ServiceLife: Sendable {
         var isRunning = false
         var isStopping = false
         var waiting: [CheckedContinuation<Void, Never>] = []
+        /// Those who sleep until it is told to stop.
+        var sleepers: [ObjectIdentifier: Wakeup] = [:]
     }
 
     private let name: String
@@ -41,14 +43,27 @@ final class ServiceLife: Sendable {
     /// Tells it to stop, and waits until it has ended.
     func stop() async {
         await withCheckedContinuation { continuation in
-            let isRunning = state.withLock { state in
-                guard state.isRunning else { return false }
+            let sleepers: [Wakeup]? = state.withLock { state in
+                guard state.isRunning else { return nil }
                 state.isStopping = true
                 state.waiting.append(continuation)
-                return true
+                return Array(state.sleepers.values)
             }
-            if isRunning { wakeup.signal() } else { continuation.resume() }
+            guard let sleepers else { return continuation.resume() }
+            for sleeper in sleepers + [wakeup] { sleeper.signal() }
         }
+    }
+
+    /// Waits for a time, or until it is told to stop. Throws where it is cancelled.
+    func pause(for duration: Duration) async throws {
+        let sleeper = Wakeup()
+        state.withLock { state in
+            state.sleepers[ObjectIdentifier(sleeper)] = sleeper
+            if state.isStopping { sleeper.signal() }
+        }
+        await sleeper.wait(until: .now + duration)
+        state.withLock { $0.sleepers[ObjectIdentifier(sleeper)] = nil }
+        try Task.checkCancellation()
     }
 
     /// Waits until it is told to stop. Throws where it is cancelled.
