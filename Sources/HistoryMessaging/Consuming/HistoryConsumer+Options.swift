@@ -61,6 +61,8 @@ extension HistoryConsumer {
         public var logger: any HistoryLogger = SilentLogger()
         /// Called between the steps of its work.
         package var onStep: StepObserver?
+        /// Called before the token's file is written; what it throws is as if the system had refused.
+        package var onTokenWrite: (@Sendable () throws -> Void)?
 
         /// The defaults.
         public init() {}

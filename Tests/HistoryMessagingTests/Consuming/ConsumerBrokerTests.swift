@@ -47,7 +47,7 @@ struct BrokerFixture {
 /// Waits for what only the agent's status tells.
 func eventually(_ condition: () -> Bool) async {
     // Half the cores are the agents'.
-    while !condition() { try? await Task.sleep(for: .milliseconds(2)) }
+    while !Task.isCancelled, !condition() { try? await Task.sleep(for: .milliseconds(2)) }
 }
 
 @Suite("Consumer with a broker", .timeLimit(.minutes(3)))
