@@ -86,7 +86,10 @@ final class ConsumerPipeline: Sendable {
             let arrivals = observer.takeArrivals()
             let head = try await insist { try await self.store.currentToken() }
             let isAtEnd = try await drain(to: head)
-            guard !board.isStopping, let position = await merger.position else { return }
+            // What could not be written before: nobody is told of more than the file says.
+            guard try await insist({ try await self.remember() }) != nil else { continue }
+            await tellPosition()
+            guard !board.isStopping, let position = await durablePosition() else { return }
             await acknowledger.settle(arrivals, head: head ?? position)
             options.step(.consumerAfterBrokerAck)
             await acknowledger.acknowledge(position)
@@ -161,8 +164,6 @@ final class ConsumerPipeline: Sendable {
             options.step(.consumerBeforeMerge)
             try await merger.merge(page)
             options.step(.consumerAfterMerge)
-            try await remember()
-            options.step(.consumerAfterToken)
         } catch {
             try await recover(from: error, page: page)
             return false
@@ -173,6 +174,10 @@ final class ConsumerPipeline: Sendable {
             $0.transactions += page.batch.transactions.count
             $0.batches += 1
         }
+        // No failure of the page's: it is merged, and nothing of it could be skipped.
+        guard try await insist({ try await self.remember() }) != nil else { return false }
+        failures.withLock { $0.reset() }
+        options.step(.consumerAfterToken)
         await tellPosition()
         return true
     }
@@ -182,8 +187,16 @@ final class ConsumerPipeline: Sendable {
         try await acknowledger.remember(StoredToken(token: token, reloadedThrough: reloadedThrough))
     }
 
+    /// Up to where everybody has merged and the token's file says so; nil before that is known.
+    private func durablePosition() async -> HistoryToken? {
+        guard let position = await merger.position, let stored = await acknowledger.token,
+            position.epoch == stored.epoch
+        else { return nil }
+        return position.sequence <= stored.sequence ? position : stored
+    }
+
     private func tellPosition() async {
-        if let position = await merger.position { board.reached(position) }
+        if let position = await durablePosition() { board.reached(position) }
     }
 
     private func rewind() async throws {

@@ -35,9 +35,13 @@ actor HistoryAcknowledger {
         mustRenew = isDamaged
     }
 
-    /// Makes a token durable.
+    /// The token that the file holds.
+    var token: HistoryToken? { stored.token }
+
+    /// Makes a token durable; free where nothing has changed.
     func remember(_ content: StoredToken) async throws {
         guard mustRenew || content != stored else { return }
+        try options.onTokenWrite?()
         if mustRenew { try await file.renew(content) } else { try await file.write(content) }
         mustRenew = false
         stored = content
