@@ -35,7 +35,8 @@ final class ConsumerPipeline: Sendable {
         }
         registrar = ConsumerRegistrar(
             store, name: parts.name, author: parts.author, link: link, options: options, board: board,
-            token: found.token)
+            token: found.token
+        ) { await acknowledger.repeatAcknowledgement() }
         failures = Locked(
             FailureStateMachine(backoff: options.retry, attemptsBeforeStall: options.attemptsBeforeStall))
     }

@@ -12,6 +12,8 @@ final class ConsumerRegistrar: Sendable {
     private let board: ConsumerBoard
     /// Where it stood when it began: history after that is still needed.
     private let token: HistoryToken?
+    /// Called when the cleaner has registered the consumer: what was acknowledged before did not count.
+    private let onRegistered: @Sendable () async -> Void
     private let wakeup = Wakeup()
 
     /// How long the cleaner may take to answer.
@@ -21,7 +23,7 @@ final class ConsumerRegistrar: Sendable {
 
     init(
         _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
-        board: ConsumerBoard, token: HistoryToken?
+        board: ConsumerBoard, token: HistoryToken?, onRegistered: @escaping @Sendable () async -> Void
     ) {
         self.store = store
         self.name = name
@@ -30,21 +32,26 @@ final class ConsumerRegistrar: Sendable {
         self.options = options
         self.board = board
         self.token = token
+        self.onRegistered = onRegistered
     }
 
     /// Looks whether the store knows the consumer as it is now; without a broker, registers it.
     func check() async throws {
         let record = try await store.consumers().first { $0.name == name }
-        let isKnown =
-            record.map {
-                $0.author == author && $0.role == options.role.rawValue && $0.state != .lost && $0.state != .evicted
-            } ?? false
+        let isKnown = record.map(isUpToDate) ?? false
         if !isKnown, link == nil, store.isWritable {
             let floor = try await store.register(
                 consumer: name, author: author, role: options.role.rawValue, token: board.status.token ?? token)
             return protected(floor.description)
         }
         if board.isProtected != isKnown { board.set(isProtected: isKnown) }
+    }
+
+    /// True where the store would register the consumer in no other way. Acknowledgements of another user than the
+    /// record's do not count: one that has first run without a broker has none there.
+    private func isUpToDate(_ record: ConsumerRecord) -> Bool {
+        record.author == author && record.role == options.role.rawValue && record.state != .lost
+            && record.state != .evicted && (link?.user == nil || record.user == link?.user)
     }
 
     /// Asks until the cleaner has answered; again whenever the registration turns out to be gone.
@@ -109,6 +116,7 @@ final class ConsumerRegistrar: Sendable {
             return false
         }
         protected(reply.fields["floor"]?.text ?? "")
+        await onRegistered()
         return true
     }
 
