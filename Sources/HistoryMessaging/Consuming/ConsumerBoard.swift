@@ -55,6 +55,8 @@ final class ConsumerBoard: Sendable {
             content.wantsRetry = false
             content.wantsSkip = false
             content.status.state = .starting
+            // What it was before tells nothing of where it will find its place.
+            content.status.token = nil
             return true
         }
     }

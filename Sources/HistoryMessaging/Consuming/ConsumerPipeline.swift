@@ -15,6 +15,8 @@ final class ConsumerPipeline: Sendable {
     private let acknowledger: HistoryAcknowledger
     private let registrar: ConsumerRegistrar
     private let failures: Locked<FailureStateMachine>
+    /// How long a stop waits for the last acknowledgement, where the broker takes it.
+    private static let longestFlush: Duration = .seconds(5)
     /// Where it was rewound to while nothing ran.
     private let pendingStart: HistoryConsumer.Start?
 
@@ -71,9 +73,22 @@ final class ConsumerPipeline: Sendable {
             group.addTask { await self.registrar.run() }
             defer { group.cancelAll() }
             try await work()
-            await acknowledger.flush(within: .seconds(1))
+            await finish()
             await link?.close()
         }
+    }
+
+    /// The end of a run that was told to stop: what is merged is acknowledged, whatever the stop has interrupted.
+    private func finish() async {
+        // A token that was found and not examined yet is worth nothing.
+        guard board.status.token != nil else { return }
+        // Once more where it could not be written: what cannot be now is merged again.
+        try? await remember()
+        await tellPosition()
+        guard let position = await durablePosition() else { return }
+        await acknowledger.settle(observer.takeArrivals(), head: position)
+        await acknowledger.acknowledge(position)
+        await acknowledger.flush(within: Self.longestFlush)
     }
 
     /// Observe, fetch, merge, acknowledge.
@@ -90,10 +105,11 @@ final class ConsumerPipeline: Sendable {
             // What could not be written before: nobody is told of more than the file says.
             guard try await insist({ try await self.remember() }) != nil else { continue }
             await tellPosition()
-            guard !board.isStopping, let position = await durablePosition() else { return }
-            await acknowledger.settle(arrivals, head: head ?? position)
-            options.step(.consumerAfterBrokerAck)
-            await acknowledger.acknowledge(position)
+            if let position = await durablePosition() {
+                await acknowledger.settle(arrivals, head: head ?? position)
+                options.step(.consumerAfterBrokerAck)
+                await acknowledger.acknowledge(position)
+            }
             if isAtEnd { await observe() }
         }
     }

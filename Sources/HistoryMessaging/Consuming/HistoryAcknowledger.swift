@@ -76,13 +76,19 @@ actor HistoryAcknowledger {
         wakeup.signal()
     }
 
-    /// Waits until the newest token is acknowledged, a while.
+    /// Waits until the newest token is acknowledged, a while; not where the broker is away, or takes nothing.
     func flush(within limit: Duration) async {
         let deadline = ContinuousClock.now + limit
-        while newest != taken, link.map({ $0.publishing.state == .open }) ?? true, ContinuousClock.now < deadline,
-            !Task.isCancelled
-        {
+        while newest != taken, mayBeTaken, ContinuousClock.now < deadline, !Task.isCancelled {
             try? await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    /// True where a broker is connected, or about to be for the first time; and where there is none.
+    private var mayBeTaken: Bool {
+        switch link?.publishing.state {
+        case nil, .idle, .connecting, .open: true
+        case .blocked, .recovering, .closed: false
         }
     }
 
