@@ -186,7 +186,7 @@ final class ConsumerPipeline: Sendable {
             return false
         }
         failures.withLock { $0.reset() }
-        board.setMerging()
+        board.set(.running)
         board.count {
             $0.transactions += page.batch.transactions.count
             $0.batches += 1
@@ -261,13 +261,33 @@ final class ConsumerPipeline: Sendable {
         try throwIfFatal(error)
         if try await resyncIfLost(error) { return }
         board.count { $0.failures += 1 }
-        try await wait(after: error, page: page, mayStall: true)
-        guard board.takeSkip() else { return }
-        try await merger.pass(page)
-        try await remember()
+        repeat {
+            try await wait(after: error, page: page, mayStall: true)
+        } while try await !skip(page)
+    }
+
+    /// Skips a page where somebody wants that: one transaction alone, or it could not be wanted.
+    ///
+    /// - Returns: false where it was tried and failed: everything is as before.
+    private func skip(_ page: FetchedPage) async throws -> Bool {
+        guard let position = await merger.position else { return true }
+        let callers = board.takeSkips(after: position.sequence)
+        guard !callers.isEmpty else { return true }
+        do {
+            try await merger.pass(page)
+        } catch {
+            for caller in callers { caller.resume(throwing: error) }
+            try throwIfFatal(error)
+            return false
+        }
         failures.withLock { $0.reset() }
         board.count { $0.skipped += 1 }
+        board.set(.running)
+        // It is passed: where the token cannot be written now, that is made up for before anybody is told of it.
+        for caller in callers { caller.resume() }
+        _ = try await insist { try await self.remember() }
         await tellPosition()
+        return true
     }
 
     private func throwIfFatal(_ error: any Error) throws {
@@ -300,9 +320,8 @@ final class ConsumerPipeline: Sendable {
         let action = failures.withLock {
             $0.failed(batchThrough: end, mayStall: mayStall, random: .random(in: 0..<1))
         }
-        // One transaction alone, or a skip would take others with it.
-        let isSingle = page.map { $0.batch.transactions.count <= 1 } ?? false
-        let position = isSingle ? await merger.position?.sequence : nil
+        let start = await merger.position?.sequence
+        let position = page?.isSingle(after: start) == true ? start : nil
         let deadline: ContinuousClock.Instant?
         switch action {
         case .retry(let attempt, let delay):
@@ -320,6 +339,6 @@ final class ConsumerPipeline: Sendable {
         }
         try Task.checkCancellation()
         if board.takeRetry() { failures.withLock { $0.reset() } }
-        if !board.isStopping { board.set(.running) }
+        if !board.isStopping { board.setRetrying() }
     }
 }
