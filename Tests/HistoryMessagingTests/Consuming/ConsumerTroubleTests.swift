@@ -97,7 +97,7 @@ struct ConsumerTroubleTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context],
             options: fixture.options { options in
-                options.attemptsBeforeStall = 1
+                options.attemptsBeforeStall = 2
                 options.logger = WatchingLogger { if $0.hasPrefix("skip:") { isAsked.withLock { $0 = true } } }
             })
         let head = try await fixture.insert()
