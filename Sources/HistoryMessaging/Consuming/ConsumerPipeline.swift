@@ -146,10 +146,19 @@ final class ConsumerPipeline: Sendable {
         try await merger.begin(found)
         if let pendingStart { try await merger.rewind(to: pendingStart) }
         failures.withLock { $0.reset() }
+        await tellPosition()
+        try await protectPosition()
         if !board.isProtected {
             options.log(.warning, "unprotected: history may be purged that this consumer needs, until it is registered")
         }
-        await tellPosition()
+    }
+
+    /// Sees to it that the store knows where the consumer stands, where that is further back than it knows.
+    private func protectPosition() async throws {
+        // Not what it was about to tell: that would hold nothing of what comes again.
+        if let position = await durablePosition() { await acknowledger.acknowledge(position) }
+        try await registrar.check()
+        if !board.isProtected { registrar.checkAgain() }
     }
 
     /// Fetches and merges page by page, at least up to a token.
@@ -221,11 +230,14 @@ final class ConsumerPipeline: Sendable {
             do {
                 try await merger.rewind(to: start)
                 failures.withLock { $0.reset() }
+                await tellPosition()
+                // Where that fails the registrar tries it again.
+                do { try await protectPosition() } catch { registrar.checkAgain() }
                 continuation.resume()
             } catch {
+                await tellPosition()
                 continuation.resume(throwing: error)
             }
-            await tellPosition()
         }
     }
 

@@ -41,7 +41,7 @@ final class ConsumerRegistrar: Sendable {
         let isKnown = record.map(isUpToDate) ?? false
         if !isKnown, link == nil, store.isWritable {
             let floor = try await store.register(
-                consumer: name, author: author, role: options.role.rawValue, token: board.status.token ?? token)
+                consumer: name, author: author, role: options.role.rawValue, token: position)
             return protected(floor.description)
         }
         if board.isProtected != isKnown { board.set(isProtected: isKnown) }
@@ -52,21 +52,32 @@ final class ConsumerRegistrar: Sendable {
     private func isUpToDate(_ record: ConsumerRecord) -> Bool {
         record.author == author && record.role == options.role.rawValue && record.state != .lost
             && record.state != .evicted && (link?.user == nil || record.user == link?.user)
+            && !isBehind(record)
     }
+
+    /// True where the consumer has gone back: it was rewound, or a context was restored to an older state. History after
+    /// its place may be purged until the store knows that.
+    private func isBehind(_ record: ConsumerRecord) -> Bool {
+        guard let position, position.epoch == record.epoch else { return false }
+        return position.sequence < record.hold
+    }
+
+    /// After where it needs history.
+    private var position: HistoryToken? { board.status.token ?? token }
 
     /// Asks until the cleaner has answered; again whenever the registration turns out to be gone.
     func run() async {
         while !Task.isCancelled {
-            try? await check()
+            let hasLooked = (try? await check()) != nil
             if !board.isProtected, let link {
                 guard await link.declareExchanges(options) else { return }
                 await ask(link)
             }
-            await wakeup.wait(until: .now + options.acknowledgeInterval)
+            await wakeup.wait(until: .now + (hasLooked ? options.acknowledgeInterval : .seconds(1)))
         }
     }
 
-    /// Looks again: after a token was lost, the registration may be too.
+    /// Looks again, soon: after a token was lost, the registration may be too.
     func checkAgain() { wakeup.signal() }
 
     private func ask(_ link: BrokerLink) async {
@@ -96,7 +107,8 @@ final class ConsumerRegistrar: Sendable {
         request.arguments = [
             "consumer": .string(name), "author": .string(author), "role": .string(options.role.rawValue),
         ]
-        if let token = board.status.token ?? token { request.arguments["token"] = .string(token.description) }
+        let asked = position
+        if let asked { request.arguments["token"] = .string(asked.description) }
         let address = AMQPAddress(
             exchange: link.names.control,
             routingKey: link.names.controlKey(service: "cleaner", command: "register"))
@@ -115,6 +127,8 @@ final class ConsumerRegistrar: Sendable {
                 [("consumer", name), ("code", reply.code ?? "")])
             return false
         }
+        // Rewound meanwhile: what was promised is not enough.
+        if let asked, let position, position.epoch == asked.epoch, position.sequence < asked.sequence { return false }
         protected(reply.fields["floor"]?.text ?? "")
         await onRegistered()
         return true
