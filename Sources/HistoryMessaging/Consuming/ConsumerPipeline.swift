@@ -303,8 +303,8 @@ final class ConsumerPipeline: Sendable {
     }
 
     private func throwIfFatal(_ error: any Error) throws {
+        // A hook may throw a cancellation of something of its own: only the run's counts.
         try Task.checkCancellation()
-        if error is CancellationError { throw error }
         if let error = error as? HistoryError, error.code == .closed || error.isFatal { throw error }
         if let error = error as? MessagingError, error.code == .damagedToken { throw error }
     }

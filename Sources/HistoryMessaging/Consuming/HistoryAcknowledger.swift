@@ -124,7 +124,7 @@ actor HistoryAcknowledger {
                     }
                     continue
                 } catch {
-                    guard !Task.isCancelled, !(error is CancellationError) else { return }
+                    guard !Task.isCancelled else { return }
                     attempt += 1
                     options.log(.debug, "acknowledging failed: \(error)", [("token", token.description)])
                     let delay = options.retry.delay(attempt: attempt, random: .random(in: 0..<1))
