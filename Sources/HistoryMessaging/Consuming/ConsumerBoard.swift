@@ -9,7 +9,8 @@ final class ConsumerBoard: Sendable {
         let continuation: CheckedContinuation<Void, any Error>
     }
 
-    private struct Rewind {
+    /// A place to move to, and who waits for that.
+    struct Rewind {
         let start: HistoryConsumer.Start
         let continuation: CheckedContinuation<Void, any Error>
     }
@@ -199,10 +200,10 @@ final class ConsumerBoard: Sendable {
     }
 
     /// What is to be rewound to, with whoever waits for it.
-    func takeRewinds() -> [(start: HistoryConsumer.Start, continuation: CheckedContinuation<Void, any Error>)] {
+    func takeRewinds() -> [Rewind] {
         content.withLock { content in
             defer { content.rewinds = [] }
-            return content.rewinds.map { ($0.start, $0.continuation) }
+            return content.rewinds
         }
     }
 

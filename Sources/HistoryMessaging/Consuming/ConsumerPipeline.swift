@@ -97,7 +97,7 @@ final class ConsumerPipeline: Sendable {
         while !board.isStopping {
             try Task.checkCancellation()
             board.set(.running)
-            try await rewind()
+            await carryOut(board.takeRewinds())
             _ = board.takeNews()
             let arrivals = observer.takeArrivals()
             let head = try await insist { try await self.store.currentToken() }
@@ -122,10 +122,22 @@ final class ConsumerPipeline: Sendable {
     }
 
     /// Finds the consumer's place; tries until that goes well.
+    ///
+    /// A rewind on the way there is one attempt more at once, and stands in for where it was rewound to before; where
+    /// that attempt fails, whoever asked is told why, and it is forgotten.
     private func begin() async throws {
         while !board.isStopping {
+            let rewinds = board.takeRewinds()
             do {
-                return try await findPlace()
+                do {
+                    try await findPlace()
+                } catch {
+                    for rewind in rewinds { rewind.continuation.resume(throwing: error) }
+                    throw error
+                }
+                let isMoved = await carryOut(rewinds)
+                if !isMoved, let pendingStart { try await merger.rewind(to: pendingStart) }
+                return await beginThere()
             } catch {
                 try throwIfFatal(error)
                 let mayStall = (error as? HistoryError).map { !$0.isRetriable } ?? true
@@ -144,21 +156,23 @@ final class ConsumerPipeline: Sendable {
             }
         }
         try await merger.begin(found)
-        if let pendingStart { try await merger.rewind(to: pendingStart) }
+    }
+
+    private func beginThere() async {
         failures.withLock { $0.reset() }
         await tellPosition()
-        try await protectPosition()
+        await protectPosition()
         if !board.isProtected {
             options.log(.warning, "unprotected: history may be purged that this consumer needs, until it is registered")
         }
     }
 
     /// Sees to it that the store knows where the consumer stands, where that is further back than it knows.
-    private func protectPosition() async throws {
+    private func protectPosition() async {
         // Not what it was about to tell: that would hold nothing of what comes again.
         if let position = await durablePosition() { await acknowledger.acknowledge(position) }
-        try await registrar.check()
-        if !board.isProtected { registrar.checkAgain() }
+        let hasLooked = (try? await registrar.check()) != nil
+        if !hasLooked || !board.isProtected { registrar.checkAgain() }
     }
 
     /// Fetches and merges page by page, at least up to a token.
@@ -225,20 +239,26 @@ final class ConsumerPipeline: Sendable {
         if let position = await durablePosition() { board.reached(position) }
     }
 
-    private func rewind() async throws {
-        for (start, continuation) in board.takeRewinds() {
+    /// Moves to where it is to be, one after the other.
+    ///
+    /// - Returns: true where it has moved.
+    @discardableResult
+    private func carryOut(_ rewinds: [ConsumerBoard.Rewind]) async -> Bool {
+        var isMoved = false
+        for rewind in rewinds {
             do {
-                try await merger.rewind(to: start)
+                try await merger.rewind(to: rewind.start)
+                isMoved = true
                 failures.withLock { $0.reset() }
                 await tellPosition()
-                // Where that fails the registrar tries it again.
-                do { try await protectPosition() } catch { registrar.checkAgain() }
-                continuation.resume()
+                await protectPosition()
+                rewind.continuation.resume()
             } catch {
                 await tellPosition()
-                continuation.resume(throwing: error)
+                rewind.continuation.resume(throwing: error)
             }
         }
+        return isMoved
     }
 
     // MARK: Failures
