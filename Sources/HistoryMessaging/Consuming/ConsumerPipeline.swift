@@ -86,7 +86,7 @@ final class ConsumerPipeline: Sendable {
         try? await remember()
         await tellPosition()
         guard let position = await durablePosition() else { return }
-        await acknowledger.settle(observer.takeArrivals(), head: position)
+        await settle(observer.takeArrivals(), head: nil)
         await acknowledger.acknowledge(position)
         await acknowledger.flush(within: Self.longestFlush)
     }
@@ -103,15 +103,19 @@ final class ConsumerPipeline: Sendable {
             let head = try await insist { try await self.store.currentToken() }
             let isAtEnd = try await drain(to: head)
             // What could not be written before: nobody is told of more than the file says.
-            guard try await insist({ try await self.remember() }) != nil else { continue }
+            let isDurable = try await insist { try await self.remember() } != nil
             await tellPosition()
-            if let position = await durablePosition() {
-                await acknowledger.settle(arrivals, head: head ?? position)
-                options.step(.consumerAfterBrokerAck)
-                await acknowledger.acknowledge(position)
-            }
+            await settle(arrivals, head: head)
+            options.step(.consumerAfterBrokerAck)
+            if isDurable, let position = await durablePosition() { await acknowledger.acknowledge(position) }
             if isAtEnd { await observe() }
         }
+    }
+
+    /// Acks the deliveries whose transactions are merged; the others wait.
+    private func settle(_ arrivals: [HistoryObserver.Arrival], head: HistoryToken?) async {
+        guard let position = await durablePosition() else { return observer.putBack(arrivals) }
+        observer.putBack(await acknowledger.settle(arrivals, through: position, head: head))
     }
 
     /// Waits for something to fetch, or to do.

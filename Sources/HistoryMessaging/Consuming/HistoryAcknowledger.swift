@@ -49,17 +49,26 @@ actor HistoryAcknowledger {
 
     /// Acks deliveries whose transactions are merged.
     ///
-    /// - Parameter head: how far the store went when they had come: what they tell beyond it is lost, or forged.
-    func settle(_ arrivals: [HistoryObserver.Arrival], head: HistoryToken) {
-        for arrival in arrivals {
-            if arrival.token.epoch == head.epoch, arrival.token.sequence > head.sequence {
+    /// - Parameters:
+    ///   - token: up to where everything is merged, durably.
+    ///   - head: how far the store went when they had come; nil where that is not known.
+    /// - Returns: those that are still to be merged.
+    func settle(
+        _ arrivals: [HistoryObserver.Arrival], through token: HistoryToken, head: HistoryToken?
+    ) -> [HistoryObserver.Arrival] {
+        arrivals.filter { arrival in
+            switch ArrivalFate(of: arrival.token, through: token, head: head) {
+            case .stays: return true
+            case .merged: break
+            case .beyondHead:
                 board.count { $0.beyondHead += 1 }
                 options.log(
                     .warning,
                     "a message tells of a transaction that the store does not hold: a lost lineage, or forged",
-                    [("token", arrival.token.description), ("head", head.description)])
+                    [("token", arrival.token.description), ("head", head?.description ?? "")])
             }
             arrival.receipt.ack()
+            return false
         }
     }
 

@@ -235,6 +235,27 @@ struct ConsumerTroubleTests {
 
     // MARK: Deliveries
 
+    @Test("What becomes of a delivery is decided by rules alone")
+    func fates() async throws {
+        let storeID = try await ConsumerFixture().store.storeID
+        func token(_ epoch: Int64, _ sequence: Int64) -> HistoryToken {
+            HistoryToken(storeID: storeID, epoch: epoch, sequence: sequence, nonce: 1)
+        }
+        func fate(_ arrived: HistoryToken, head: HistoryToken?) -> ArrivalFate {
+            ArrivalFate(of: arrived, through: token(2, 5), head: head)
+        }
+        for head in [nil, token(2, 5), token(2, 9)] {
+            #expect(fate(token(2, 5), head: head) == .merged)
+            #expect(fate(token(1, 8), head: head) == .merged)
+        }
+        #expect(fate(token(2, 6), head: token(2, 9)) == .stays)
+        #expect(fate(token(2, 6), head: nil) == .stays)
+        #expect(fate(token(2, 6), head: token(2, 5)) == .beyondHead)
+        #expect(fate(token(3, 1), head: token(2, 9)) == .beyondHead)
+        // The history goes on in another epoch: the consumer will find its place there.
+        #expect(fate(token(3, 1), head: token(3, 1)) == .stays)
+    }
+
     @Test("A rewind acks no delivery whose transaction is not merged")
     func unmergedDeliveries() async throws {
         let fixture = try await BrokerFixture()

@@ -51,6 +51,11 @@ final class HistoryObserver: Sendable {
         }
     }
 
+    /// Gives back those that are not merged yet.
+    func putBack(_ unsettled: [Arrival]) {
+        if !unsettled.isEmpty { arrivals.withLock { $0.insert(contentsOf: unsettled, at: 0) } }
+    }
+
     // MARK: Deliveries
 
     /// A larger delivery is rejected unread, in bytes: the largest that `publisher.messageLimit` may be set to.
@@ -66,13 +71,23 @@ final class HistoryObserver: Sendable {
                 var consuming = AMQPConsumeOptions(prefetch: options.prefetch)
                 consuming.maximumMessageSize = Self.largestMessage
                 let consumer = try await link.consuming.consume(queue, consuming)
+                forgetArrivals()
                 set(isConsuming: true)
                 defer { set(isConsuming: false) }
-                for try await delivery in consumer { await take(delivery, link) }
+                var restarts = 0
+                for try await delivery in consumer {
+                    // Those of a channel that is gone can be settled no more, and come again.
+                    let counts = consumer.counts
+                    if counts.restarts != restarts { forgetArrivals() }
+                    restarts = counts.restarts
+                    await take(delivery, link)
+                }
             }
             guard goesOn, link.consuming.isUsable else { return }
         }
     }
+
+    private func forgetArrivals() { arrivals.withLock { $0 = [] } }
 
     private func take(_ delivery: AMQPDelivery, _ link: BrokerLink) async {
         board.count { $0.deliveries += 1 }
