@@ -286,6 +286,29 @@ struct ConsumerTroubleTests {
     }
 }
 
+extension ConsumerTroubleTests {
+    @Test("A delivery that is too large is rejected unread, and counted")
+    func oversized() async throws {
+        let fixture = try await BrokerFixture()
+        let names = fixture.names
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [RecordingContext()], broker: fixture.broker,
+            options: fixture.options { $0.largestMessage = 1 << 20 })
+        try await fixture.connected { connection in
+            try await connection.declare(names.consuming(as: "c"))
+            let address = AMQPAddress(exchange: names.history, routingKey: names.historyKey(author: "orders"))
+            let large = AMQPMessage([UInt8](repeating: 0x20, count: 2 << 20))
+            let publisher = await connection.publisher()
+            for message in [large, AMQPMessage([])] {
+                #expect(try await publisher.publish(message, to: address) == .confirmed)
+            }
+        }
+        try await running(consumer) { await eventually { consumer.status().counts.dead == 1 } }
+        #expect(consumer.status().counts.oversized == 1)
+        #expect(consumer.status().counts.deliveries == 1)
+    }
+}
+
 /// The queue of dead messages cannot be written to.
 @Suite("Consumer and an alarm", .serialized, .timeLimit(.minutes(3)))
 struct ConsumerAlarmTests {
@@ -301,21 +324,23 @@ struct ConsumerAlarmTests {
         try await fixture.connected { connection in
             try await connection.declare(names.consuming(as: "c"))
             let poison = AMQPAddress(exchange: names.history, routingKey: names.historyKey(author: "orders"))
-            #expect(try await connection.publisher().publish(AMQPMessage([]), to: poison) == .confirmed)
+            let poisoner = await connection.publisher()
+            for _ in 0..<60 { #expect(try await poisoner.publish(AMQPMessage([]), to: poison) == .confirmed) }
         }
         let head = try await fixture.fixture.insert(2)
         try await running(publisher) { try await publisher.waitUntilPublished(through: head) }
-        try await fixture.wait(for: 4, in: names.queue(of: "c"))
+        try await fixture.wait(for: 63, in: names.queue(of: "c"))
         try await broker.setMemoryAlarm(true)
         try await running(consumer) {
-            await eventually { consumer.status().counts.deliveries == 4 }
+            await eventually { consumer.status().counts.deliveries == 63 }
             try await consumer.waitUntilCaughtUp(to: head)
-            try await fixture.wait(for: 1, in: names.queue(of: "c"))
+            // The good ones are acked, the others wait.
+            try await fixture.wait(for: 60, in: names.queue(of: "c"))
             try await broker.setMemoryAlarm(false)
             try await fixture.wait(for: 0, in: names.queue(of: "c"))
         }
-        try await fixture.wait(for: 1, in: names.deadQueue)
-        #expect(consumer.status().counts.dead == 1)
+        try await fixture.wait(for: 60, in: names.deadQueue)
+        #expect(consumer.status().counts.dead == 60)
         await broker.shutDown()
     }
 }
