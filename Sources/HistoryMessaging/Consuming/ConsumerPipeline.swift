@@ -101,11 +101,13 @@ final class ConsumerPipeline: Sendable {
             _ = board.takeNews()
             let arrivals = observer.takeArrivals()
             let head = try await insist { try await self.store.currentToken() }
+            // Those that are merged already: what comes next may hold the consumer up for long.
+            await settle(arrivals, head: head)
             let isAtEnd = try await drain(to: head)
             // What could not be written before: nobody is told of more than the file says.
             let isDurable = try await insist { try await self.remember() } != nil
             await tellPosition()
-            await settle(arrivals, head: head)
+            await settle(observer.takeArrivals(), head: nil)
             options.step(.consumerAfterBrokerAck)
             if isDurable, let position = await durablePosition() { await acknowledger.acknowledge(position) }
             if isAtEnd { await observe() }

@@ -36,9 +36,18 @@ struct BrokerFixture {
         try await AMQPConnection.withConnection(AMQPConfiguration(urls: host.url, name: "test"), body)
     }
 
-    /// Waits until a queue holds so many messages, ready or not.
+    /// Waits until so many messages of a queue wait for a consumer.
     func wait(for count: Int, in queue: String) async throws {
         while try await privateBroker.queueLength(queue, virtualHost: host.name) != count {
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+}
+
+extension BrokerFixture {
+    /// Waits until the broker keeps so many messages for a queue, delivered ones that are not settled included.
+    func wait(forUnsettled count: Int, in queue: String) async throws {
+        while try await privateBroker.unsettled(queue, host: host.name) != count {
             try await Task.sleep(for: .milliseconds(20))
         }
     }
@@ -165,7 +174,10 @@ struct ConsumerBrokerTests {
             let address = AMQPAddress(exchange: names.history, routingKey: names.historyKey(author: "orders"))
             #expect(try await connection.publisher().publish(message, to: address) == .confirmed)
         }
-        try await running(consumer) { await eventually { consumer.status().counts.beyondHead == 1 } }
+        try await running(consumer) {
+            await eventually { consumer.status().counts.beyondHead == 1 }
+            try await consumer.waitUntilCaughtUp(to: head)
+        }
         #expect(context.sequences == [1, 2])
         #expect(consumer.status().token == head)
         try await fixture.wait(for: 0, in: names.queue(of: "c"))

@@ -276,11 +276,11 @@ struct ConsumerTroubleTests {
             try await consumer.rewind(to: .after(second))
             #expect(await stalled(consumer) == "cannot merge 3")
             // What is merged is acked, the third one is not.
-            try await fixture.wait(for: 1, in: names.queue(of: "c"))
+            try await fixture.wait(forUnsettled: 1, in: names.queue(of: "c"))
             context.fail(at: [])
             consumer.retry()
             try await consumer.waitUntilCaughtUp(to: third)
-            try await fixture.wait(for: 0, in: names.queue(of: "c"))
+            try await fixture.wait(forUnsettled: 0, in: names.queue(of: "c"))
         }
         #expect(consumer.status().counts.beyondHead == 0)
     }
@@ -335,9 +335,9 @@ struct ConsumerAlarmTests {
             await eventually { consumer.status().counts.deliveries == 63 }
             try await consumer.waitUntilCaughtUp(to: head)
             // The good ones are acked, the others wait.
-            try await fixture.wait(for: 60, in: names.queue(of: "c"))
+            try await fixture.wait(forUnsettled: 60, in: names.queue(of: "c"))
             try await broker.setMemoryAlarm(false)
-            try await fixture.wait(for: 0, in: names.queue(of: "c"))
+            try await fixture.wait(forUnsettled: 0, in: names.queue(of: "c"))
         }
         try await fixture.wait(for: 60, in: names.deadQueue)
         #expect(consumer.status().counts.dead == 60)
