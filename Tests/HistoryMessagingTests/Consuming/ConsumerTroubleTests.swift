@@ -332,11 +332,15 @@ struct ConsumerAlarmTests {
         try await fixture.wait(for: 63, in: names.queue(of: "c"))
         try await broker.setMemoryAlarm(true)
         try await running(consumer) {
-            await eventually { consumer.status().counts.deliveries == 63 }
+            await eventually { consumer.status().counts.deliveries >= 63 }
             try await consumer.waitUntilCaughtUp(to: head)
-            // The good ones are acked, the others wait.
-            try await fixture.wait(forUnsettled: 60, in: names.queue(of: "c"))
+            // The good ones are acked; the others wait, but for one or two that are sent before the broker stops reading.
+            while try await !(56...60).contains(
+                broker.unsettled(names.queue(of: "c"), host: fixture.host.name))
+            { try await Task.sleep(for: .milliseconds(20)) }
+            #expect(consumer.status().counts.dead < 40)
             try await broker.setMemoryAlarm(false)
+            await eventually { consumer.status().counts.dead == 60 }
             try await fixture.wait(forUnsettled: 0, in: names.queue(of: "c"))
         }
         try await fixture.wait(for: 60, in: names.deadQueue)
