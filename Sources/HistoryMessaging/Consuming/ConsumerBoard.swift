@@ -9,8 +9,15 @@ final class ConsumerBoard: Sendable {
         let continuation: CheckedContinuation<Void, any Error>
     }
 
-    private struct Rewind {
+    /// A place to move to, and who waits for that.
+    struct Rewind {
         let start: HistoryConsumer.Start
+        let continuation: CheckedContinuation<Void, any Error>
+    }
+
+    private struct Skip {
+        /// The sequence behind which the transaction stands that is to be skipped.
+        let sequence: Int64
         let continuation: CheckedContinuation<Void, any Error>
     }
 
@@ -20,13 +27,19 @@ final class ConsumerBoard: Sendable {
         var isStopping = false
         var hasNews = false
         var wantsRetry = false
-        var wantsSkip = false
+        var skips: [Skip] = []
         /// The sequence at which what failed begins; nil where there is nothing that could be skipped.
         var skippable: Int64?
         var rewinds: [Rewind] = []
         var waiters: [Waiter] = []
         var stoppers: [CheckedContinuation<Void, Never>] = []
         var lastID = 0
+
+        mutating func takeSkips(_ isTaken: (Skip) -> Bool) -> [Skip] {
+            let taken = skips.filter(isTaken)
+            skips.removeAll(where: isTaken)
+            return taken
+        }
     }
 
     private let content = Locked(Content())
@@ -38,7 +51,7 @@ final class ConsumerBoard: Sendable {
     var isStopping: Bool { content.withLock { $0.isStopping } }
     /// True where the pipeline's wait after a failure is over.
     var isInterrupted: Bool {
-        content.withLock { $0.isStopping || $0.wantsRetry || $0.wantsSkip || !$0.rewinds.isEmpty }
+        content.withLock { $0.isStopping || $0.wantsRetry || !$0.skips.isEmpty || !$0.rewinds.isEmpty }
     }
 
     var isRewinding: Bool { content.withLock { !$0.rewinds.isEmpty } }
@@ -53,26 +66,28 @@ final class ConsumerBoard: Sendable {
             content.isStopping = false
             content.hasNews = false
             content.wantsRetry = false
-            content.wantsSkip = false
             content.status.state = .starting
+            // What it was before tells nothing of where it will find its place.
+            content.status.token = nil
             return true
         }
     }
 
     /// Ends a run: whoever waits for it, or for what it would have done, goes on.
     func end(_ error: (any Error)?) {
-        let (stoppers, waiters, rewinds) = content.withLock { content in
+        let (stoppers, waiters, callers) = content.withLock { content in
             content.isRunning = false
             content.status.state = .stopped
             content.status.broker = nil
             content.skippable = nil
-            defer { (content.stoppers, content.waiters, content.rewinds) = ([], [], []) }
-            return (content.stoppers, content.waiters, content.rewinds)
+            defer { (content.stoppers, content.waiters, content.rewinds, content.skips) = ([], [], [], []) }
+            let callers = content.rewinds.map(\.continuation) + content.skips.map(\.continuation)
+            return (content.stoppers, content.waiters, callers)
         }
         let cause = error is CancellationError ? nil : error
         let reason = cause ?? MessagingError(.stopped, "the consumer was stopped before it came so far")
         for waiter in waiters { waiter.continuation.resume(throwing: reason) }
-        for rewind in rewinds { rewind.continuation.resume(throwing: reason) }
+        for caller in callers { caller.resume(throwing: reason) }
         for stopper in stoppers { stopper.resume() }
     }
 
@@ -89,22 +104,21 @@ final class ConsumerBoard: Sendable {
         }
     }
 
+    /// - Parameter skippable: behind which sequence something may be skipped now. Whoever wants to skip something else
+    ///   comes too late.
     func set(_ state: ConsumerStatus.State, skippable: Int64? = nil) {
-        content.withLock { content in
+        let late = content.withLock { content in
             content.status.state = state
             content.skippable = skippable
+            return content.takeSkips { $0.sequence != skippable }
         }
+        for skip in late { skip.continuation.resume(throwing: Self.late) }
     }
 
-    /// Nothing is held up any more.
-    func setMerging() {
-        content.withLock { content in
-            guard content.status.state != .running else { return }
-            content.status.state = .running
-            content.skippable = nil
-            content.wantsSkip = false
-        }
-    }
+    /// Tries again what failed; until that goes well it may still be skipped.
+    func setRetrying() { content.withLock { $0.status.state = .running } }
+
+    private static let late = MessagingError(.invalid, "what was to be skipped does not hold the consumer up any more")
 
     func set(broker: AMQPConnectionState) { content.withLock { $0.status.broker = broker } }
 
@@ -154,16 +168,21 @@ final class ConsumerBoard: Sendable {
     /// The sequence behind which something waits to be skipped; nil where nothing does.
     var skippable: Int64? { content.withLock { $0.skippable } }
 
-    func skip() {
-        content.withLock { $0.wantsSkip = true }
-        wakeup.signal()
+    /// Waits until the transaction behind a sequence is skipped.
+    func skip(after sequence: Int64) async throws {
+        try await withCheckedThrowingContinuation { continuation in
+            let isTaken = content.withLock { content in
+                guard content.isRunning, !content.isStopping, content.skippable == sequence else { return false }
+                content.skips.append(Skip(sequence: sequence, continuation: continuation))
+                return true
+            }
+            if isTaken { wakeup.signal() } else { continuation.resume(throwing: Self.late) }
+        }
     }
 
-    func takeSkip() -> Bool {
-        content.withLock { content in
-            defer { content.wantsSkip = false }
-            return content.wantsSkip
-        }
+    /// Who waits for the skip of what stands behind a sequence.
+    func takeSkips(after sequence: Int64) -> [CheckedContinuation<Void, any Error>] {
+        content.withLock { content in content.takeSkips { $0.sequence == sequence }.map(\.continuation) }
     }
 
     /// Waits until the run has moved to another place. False where nothing runs.
@@ -181,10 +200,10 @@ final class ConsumerBoard: Sendable {
     }
 
     /// What is to be rewound to, with whoever waits for it.
-    func takeRewinds() -> [(start: HistoryConsumer.Start, continuation: CheckedContinuation<Void, any Error>)] {
+    func takeRewinds() -> [Rewind] {
         content.withLock { content in
             defer { content.rewinds = [] }
-            return content.rewinds.map { ($0.start, $0.continuation) }
+            return content.rewinds
         }
     }
 

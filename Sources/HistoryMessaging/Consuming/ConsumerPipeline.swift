@@ -15,6 +15,8 @@ final class ConsumerPipeline: Sendable {
     private let acknowledger: HistoryAcknowledger
     private let registrar: ConsumerRegistrar
     private let failures: Locked<FailureStateMachine>
+    /// How long a stop waits for the last acknowledgement, where the broker takes it.
+    private static let longestFlush: Duration = .seconds(5)
     /// Where it was rewound to while nothing ran.
     private let pendingStart: HistoryConsumer.Start?
 
@@ -35,7 +37,8 @@ final class ConsumerPipeline: Sendable {
         }
         registrar = ConsumerRegistrar(
             store, name: parts.name, author: parts.author, link: link, options: options, board: board,
-            token: found.token)
+            token: found.token
+        ) { await acknowledger.repeatAcknowledgement() }
         failures = Locked(
             FailureStateMachine(backoff: options.retry, attemptsBeforeStall: options.attemptsBeforeStall))
     }
@@ -70,9 +73,22 @@ final class ConsumerPipeline: Sendable {
             group.addTask { await self.registrar.run() }
             defer { group.cancelAll() }
             try await work()
-            await acknowledger.flush(within: .seconds(1))
+            await finish()
             await link?.close()
         }
+    }
+
+    /// The end of a run that was told to stop: what is merged is acknowledged, whatever the stop has interrupted.
+    private func finish() async {
+        // A token that was found and not examined yet is worth nothing.
+        guard board.status.token != nil else { return }
+        // Once more where it could not be written: what cannot be now is merged again.
+        try? await remember()
+        await tellPosition()
+        guard let position = await durablePosition() else { return }
+        await settle(observer.takeArrivals(), head: nil)
+        await acknowledger.acknowledge(position)
+        await acknowledger.flush(within: Self.longestFlush)
     }
 
     /// Observe, fetch, merge, acknowledge.
@@ -81,17 +97,27 @@ final class ConsumerPipeline: Sendable {
         while !board.isStopping {
             try Task.checkCancellation()
             board.set(.running)
-            try await rewind()
+            await carryOut(board.takeRewinds())
             _ = board.takeNews()
             let arrivals = observer.takeArrivals()
             let head = try await insist { try await self.store.currentToken() }
+            // Those that are merged already: what comes next may hold the consumer up for long.
+            await settle(arrivals, head: head)
             let isAtEnd = try await drain(to: head)
-            guard !board.isStopping, let position = await merger.position else { return }
-            await acknowledger.settle(arrivals, head: head ?? position)
+            // What could not be written before: nobody is told of more than the file says.
+            let isDurable = try await insist { try await self.remember() } != nil
+            await tellPosition()
+            await settle(observer.takeArrivals(), head: nil)
             options.step(.consumerAfterBrokerAck)
-            await acknowledger.acknowledge(position)
+            if isDurable, let position = await durablePosition() { await acknowledger.acknowledge(position) }
             if isAtEnd { await observe() }
         }
+    }
+
+    /// Acks the deliveries whose transactions are merged; the others wait.
+    private func settle(_ arrivals: [HistoryObserver.Arrival], head: HistoryToken?) async {
+        guard let position = await durablePosition() else { return observer.putBack(arrivals) }
+        observer.putBack(await acknowledger.settle(arrivals, through: position, head: head))
     }
 
     /// Waits for something to fetch, or to do.
@@ -102,10 +128,22 @@ final class ConsumerPipeline: Sendable {
     }
 
     /// Finds the consumer's place; tries until that goes well.
+    ///
+    /// A rewind on the way there is one attempt more at once, and stands in for where it was rewound to before; where
+    /// that attempt fails, whoever asked is told why, and it is forgotten.
     private func begin() async throws {
         while !board.isStopping {
+            let rewinds = board.takeRewinds()
             do {
-                return try await findPlace()
+                do {
+                    try await findPlace()
+                } catch {
+                    for rewind in rewinds { rewind.continuation.resume(throwing: error) }
+                    throw error
+                }
+                let isMoved = await carryOut(rewinds)
+                if !isMoved, let pendingStart { try await merger.rewind(to: pendingStart) }
+                return await beginThere()
             } catch {
                 try throwIfFatal(error)
                 let mayStall = (error as? HistoryError).map { !$0.isRetriable } ?? true
@@ -124,12 +162,23 @@ final class ConsumerPipeline: Sendable {
             }
         }
         try await merger.begin(found)
-        if let pendingStart { try await merger.rewind(to: pendingStart) }
+    }
+
+    private func beginThere() async {
         failures.withLock { $0.reset() }
+        await tellPosition()
+        await protectPosition()
         if !board.isProtected {
             options.log(.warning, "unprotected: history may be purged that this consumer needs, until it is registered")
         }
-        await tellPosition()
+    }
+
+    /// Sees to it that the store knows where the consumer stands, where that is further back than it knows.
+    private func protectPosition() async {
+        // Not what it was about to tell: that would hold nothing of what comes again.
+        if let position = await durablePosition() { await acknowledger.acknowledge(position) }
+        let hasLooked = (try? await registrar.check()) != nil
+        if !hasLooked || !board.isProtected { registrar.checkAgain() }
     }
 
     /// Fetches and merges page by page, at least up to a token.
@@ -161,18 +210,20 @@ final class ConsumerPipeline: Sendable {
             options.step(.consumerBeforeMerge)
             try await merger.merge(page)
             options.step(.consumerAfterMerge)
-            try await remember()
-            options.step(.consumerAfterToken)
         } catch {
             try await recover(from: error, page: page)
             return false
         }
         failures.withLock { $0.reset() }
-        board.setMerging()
+        board.set(.running)
         board.count {
             $0.transactions += page.batch.transactions.count
             $0.batches += 1
         }
+        // No failure of the page's: it is merged, and nothing of it could be skipped.
+        guard try await insist({ try await self.remember() }) != nil else { return false }
+        failures.withLock { $0.reset() }
+        options.step(.consumerAfterToken)
         await tellPosition()
         return true
     }
@@ -182,21 +233,38 @@ final class ConsumerPipeline: Sendable {
         try await acknowledger.remember(StoredToken(token: token, reloadedThrough: reloadedThrough))
     }
 
-    private func tellPosition() async {
-        if let position = await merger.position { board.reached(position) }
+    /// Up to where everybody has merged and the token's file says so; nil before that is known.
+    private func durablePosition() async -> HistoryToken? {
+        guard let position = await merger.position, let stored = await acknowledger.token,
+            position.epoch == stored.epoch
+        else { return nil }
+        return position.sequence <= stored.sequence ? position : stored
     }
 
-    private func rewind() async throws {
-        for (start, continuation) in board.takeRewinds() {
+    private func tellPosition() async {
+        if let position = await durablePosition() { board.reached(position) }
+    }
+
+    /// Moves to where it is to be, one after the other.
+    ///
+    /// - Returns: true where it has moved.
+    @discardableResult
+    private func carryOut(_ rewinds: [ConsumerBoard.Rewind]) async -> Bool {
+        var isMoved = false
+        for rewind in rewinds {
             do {
-                try await merger.rewind(to: start)
+                try await merger.rewind(to: rewind.start)
+                isMoved = true
                 failures.withLock { $0.reset() }
-                continuation.resume()
+                await tellPosition()
+                await protectPosition()
+                rewind.continuation.resume()
             } catch {
-                continuation.resume(throwing: error)
+                await tellPosition()
+                rewind.continuation.resume(throwing: error)
             }
-            await tellPosition()
         }
+        return isMoved
     }
 
     // MARK: Failures
@@ -231,18 +299,38 @@ final class ConsumerPipeline: Sendable {
         try throwIfFatal(error)
         if try await resyncIfLost(error) { return }
         board.count { $0.failures += 1 }
-        try await wait(after: error, page: page, mayStall: true)
-        guard board.takeSkip() else { return }
-        try await merger.pass(page)
-        try await remember()
+        repeat {
+            try await wait(after: error, page: page, mayStall: true)
+        } while try await !skip(page)
+    }
+
+    /// Skips a page where somebody wants that: one transaction alone, or it could not be wanted.
+    ///
+    /// - Returns: false where it was tried and failed: everything is as before.
+    private func skip(_ page: FetchedPage) async throws -> Bool {
+        guard let position = await merger.position else { return true }
+        let callers = board.takeSkips(after: position.sequence)
+        guard !callers.isEmpty else { return true }
+        do {
+            try await merger.pass(page)
+        } catch {
+            for caller in callers { caller.resume(throwing: error) }
+            try throwIfFatal(error)
+            return false
+        }
         failures.withLock { $0.reset() }
         board.count { $0.skipped += 1 }
+        board.set(.running)
+        // It is passed: where the token cannot be written now, that is made up for before anybody is told of it.
+        for caller in callers { caller.resume() }
+        _ = try await insist { try await self.remember() }
         await tellPosition()
+        return true
     }
 
     private func throwIfFatal(_ error: any Error) throws {
+        // A hook may throw a cancellation of something of its own: only the run's counts.
         try Task.checkCancellation()
-        if error is CancellationError { throw error }
         if let error = error as? HistoryError, error.code == .closed || error.isFatal { throw error }
         if let error = error as? MessagingError, error.code == .damagedToken { throw error }
     }
@@ -270,9 +358,8 @@ final class ConsumerPipeline: Sendable {
         let action = failures.withLock {
             $0.failed(batchThrough: end, mayStall: mayStall, random: .random(in: 0..<1))
         }
-        // One transaction alone, or a skip would take others with it.
-        let isSingle = page.map { $0.batch.transactions.count <= 1 } ?? false
-        let position = isSingle ? await merger.position?.sequence : nil
+        let start = await merger.position?.sequence
+        let position = page?.isSingle(after: start) == true ? start : nil
         let deadline: ContinuousClock.Instant?
         switch action {
         case .retry(let attempt, let delay):
@@ -290,6 +377,6 @@ final class ConsumerPipeline: Sendable {
         }
         try Task.checkCancellation()
         if board.takeRetry() { failures.withLock { $0.reset() } }
-        if !board.isStopping { board.set(.running) }
+        if !board.isStopping { board.setRetrying() }
     }
 }

@@ -12,6 +12,8 @@ final class ConsumerRegistrar: Sendable {
     private let board: ConsumerBoard
     /// Where it stood when it began: history after that is still needed.
     private let token: HistoryToken?
+    /// Called when the cleaner has registered the consumer: what was acknowledged before did not count.
+    private let onRegistered: @Sendable () async -> Void
     private let wakeup = Wakeup()
 
     /// How long the cleaner may take to answer.
@@ -21,7 +23,7 @@ final class ConsumerRegistrar: Sendable {
 
     init(
         _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
-        board: ConsumerBoard, token: HistoryToken?
+        board: ConsumerBoard, token: HistoryToken?, onRegistered: @escaping @Sendable () async -> Void
     ) {
         self.store = store
         self.name = name
@@ -30,36 +32,52 @@ final class ConsumerRegistrar: Sendable {
         self.options = options
         self.board = board
         self.token = token
+        self.onRegistered = onRegistered
     }
 
     /// Looks whether the store knows the consumer as it is now; without a broker, registers it.
     func check() async throws {
         let record = try await store.consumers().first { $0.name == name }
-        let isKnown =
-            record.map {
-                $0.author == author && $0.role == options.role.rawValue && $0.state != .lost && $0.state != .evicted
-            } ?? false
+        let isKnown = record.map(isUpToDate) ?? false
         if !isKnown, link == nil, store.isWritable {
             let floor = try await store.register(
-                consumer: name, author: author, role: options.role.rawValue, token: board.status.token ?? token)
+                consumer: name, author: author, role: options.role.rawValue, token: position)
             return protected(floor.description)
         }
         if board.isProtected != isKnown { board.set(isProtected: isKnown) }
     }
 
+    /// True where the store would register the consumer in no other way. Acknowledgements of another user than the
+    /// record's do not count: one that has first run without a broker has none there.
+    private func isUpToDate(_ record: ConsumerRecord) -> Bool {
+        record.author == author && record.role == options.role.rawValue && record.state != .lost
+            && record.state != .evicted && (link?.user == nil || record.user == link?.user)
+            && !isBehind(record)
+    }
+
+    /// True where the consumer has gone back: it was rewound, or a context was restored to an older state. History after
+    /// its place may be purged until the store knows that.
+    private func isBehind(_ record: ConsumerRecord) -> Bool {
+        guard let position, position.epoch == record.epoch else { return false }
+        return position.sequence < record.hold
+    }
+
+    /// After where it needs history.
+    private var position: HistoryToken? { board.status.token ?? token }
+
     /// Asks until the cleaner has answered; again whenever the registration turns out to be gone.
     func run() async {
         while !Task.isCancelled {
-            try? await check()
+            let hasLooked = (try? await check()) != nil
             if !board.isProtected, let link {
                 guard await link.declareExchanges(options) else { return }
                 await ask(link)
             }
-            await wakeup.wait(until: .now + options.acknowledgeInterval)
+            await wakeup.wait(until: .now + (hasLooked ? options.acknowledgeInterval : .seconds(1)))
         }
     }
 
-    /// Looks again: after a token was lost, the registration may be too.
+    /// Looks again, soon: after a token was lost, the registration may be too.
     func checkAgain() { wakeup.signal() }
 
     private func ask(_ link: BrokerLink) async {
@@ -89,7 +107,8 @@ final class ConsumerRegistrar: Sendable {
         request.arguments = [
             "consumer": .string(name), "author": .string(author), "role": .string(options.role.rawValue),
         ]
-        if let token = board.status.token ?? token { request.arguments["token"] = .string(token.description) }
+        let asked = position
+        if let asked { request.arguments["token"] = .string(asked.description) }
         let address = AMQPAddress(
             exchange: link.names.control,
             routingKey: link.names.controlKey(service: "cleaner", command: "register"))
@@ -108,7 +127,10 @@ final class ConsumerRegistrar: Sendable {
                 [("consumer", name), ("code", reply.code ?? "")])
             return false
         }
+        // Rewound meanwhile: what was promised is not enough.
+        if let asked, let position, position.epoch == asked.epoch, position.sequence < asked.sequence { return false }
         protected(reply.fields["floor"]?.text ?? "")
+        await onRegistered()
         return true
     }
 

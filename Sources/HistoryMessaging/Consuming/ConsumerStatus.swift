@@ -37,7 +37,9 @@ public struct ConsumerCounts: Sendable, Hashable {
     public internal(set) var deliveries = 0
     /// Of these, those that were no history of this store, or could not be read: handed to the queue of dead messages.
     public internal(set) var dead = 0
-    /// Of these, those whose transaction the store did not hold: a lost lineage, or forged.
+    /// Messages that were rejected unread because of their size; looked at with each delivery and poll.
+    public internal(set) var oversized = 0
+    /// Of the deliveries, those whose transaction the store did not hold: a lost lineage, or forged.
     public internal(set) var beyondHead = 0
     /// Transactions merged.
     public internal(set) var transactions = 0

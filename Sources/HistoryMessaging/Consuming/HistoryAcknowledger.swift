@@ -35,9 +35,13 @@ actor HistoryAcknowledger {
         mustRenew = isDamaged
     }
 
-    /// Makes a token durable.
+    /// The token that the file holds.
+    var token: HistoryToken? { stored.token }
+
+    /// Makes a token durable; free where nothing has changed.
     func remember(_ content: StoredToken) async throws {
         guard mustRenew || content != stored else { return }
+        try options.onTokenWrite?()
         if mustRenew { try await file.renew(content) } else { try await file.write(content) }
         mustRenew = false
         stored = content
@@ -45,17 +49,26 @@ actor HistoryAcknowledger {
 
     /// Acks deliveries whose transactions are merged.
     ///
-    /// - Parameter head: how far the store went when they had come: what they tell beyond it is lost, or forged.
-    func settle(_ arrivals: [HistoryObserver.Arrival], head: HistoryToken) {
-        for arrival in arrivals {
-            if arrival.token.epoch == head.epoch, arrival.token.sequence > head.sequence {
+    /// - Parameters:
+    ///   - token: up to where everything is merged, durably.
+    ///   - head: how far the store went when they had come; nil where that is not known.
+    /// - Returns: those that are still to be merged.
+    func settle(
+        _ arrivals: [HistoryObserver.Arrival], through token: HistoryToken, head: HistoryToken?
+    ) -> [HistoryObserver.Arrival] {
+        arrivals.filter { arrival in
+            switch ArrivalFate(of: arrival.token, through: token, head: head) {
+            case .stays: return true
+            case .merged: break
+            case .beyondHead:
                 board.count { $0.beyondHead += 1 }
                 options.log(
                     .warning,
                     "a message tells of a transaction that the store does not hold: a lost lineage, or forged",
-                    [("token", arrival.token.description), ("head", head.description)])
+                    [("token", arrival.token.description), ("head", head?.description ?? "")])
             }
             arrival.receipt.ack()
+            return false
         }
     }
 
@@ -72,13 +85,19 @@ actor HistoryAcknowledger {
         wakeup.signal()
     }
 
-    /// Waits until the newest token is acknowledged, a while.
+    /// Waits until the newest token is acknowledged, a while; not where the broker is away, or takes nothing.
     func flush(within limit: Duration) async {
         let deadline = ContinuousClock.now + limit
-        while newest != taken, link.map({ $0.publishing.state == .open }) ?? true, ContinuousClock.now < deadline,
-            !Task.isCancelled
-        {
+        while newest != taken, mayBeTaken, ContinuousClock.now < deadline, !Task.isCancelled {
             try? await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    /// True where a broker is connected, or about to be for the first time; and where there is none.
+    private var mayBeTaken: Bool {
+        switch link?.publishing.state {
+        case nil, .idle, .connecting, .open: true
+        case .blocked, .recovering, .closed: false
         }
     }
 
@@ -114,7 +133,7 @@ actor HistoryAcknowledger {
                     }
                     continue
                 } catch {
-                    guard !Task.isCancelled, !(error is CancellationError) else { return }
+                    guard !Task.isCancelled else { return }
                     attempt += 1
                     options.log(.debug, "acknowledging failed: \(error)", [("token", token.description)])
                     let delay = options.retry.delay(attempt: attempt, random: .random(in: 0..<1))

@@ -59,8 +59,12 @@ extension HistoryConsumer {
         public var prefetch: UInt16 = 500
         /// Where it says what happens to it.
         public var logger: any HistoryLogger = SilentLogger()
+        /// A larger delivery is rejected unread, in bytes: the largest that `publisher.messageLimit` may be set to.
+        package var largestMessage = 64 << 20
         /// Called between the steps of its work.
         package var onStep: StepObserver?
+        /// Called before the token's file is written; what it throws is as if the system had refused.
+        package var onTokenWrite: (@Sendable () throws -> Void)?
 
         /// The defaults.
         public init() {}

@@ -89,14 +89,15 @@ public actor HistoryConsumer: HistoryService {
     /// Skips what cannot be merged: one transaction, which is passed to no hook and no context.
     ///
     /// The skip is recorded in the store's `history_audit` first, or, where the store is read-only, in the log.
-    /// Throws ``MessagingError`` `invalid` where nothing waits to be skipped; and where it cannot be recorded, why.
+    /// Returns when it is done. Throws ``MessagingError`` `invalid` where nothing waits to be skipped, or does no more once
+    /// that is recorded; and what recording it, or telling durable contexts, throws: the consumer waits on then.
     public func skip(reason: String) async throws {
         guard let sequence = board.skippable else {
             throw MessagingError(
                 .invalid, "the consumer \(name) has nothing to skip: it is not held up by a transaction")
         }
         try await record("skip", "consumer \(name) after sequence \(sequence): \(reason)")
-        board.skip()
+        try await board.skip(after: sequence)
     }
 
     /// Moves the consumer: hooks, and contexts that have no token of their own, get everything from there on. To a

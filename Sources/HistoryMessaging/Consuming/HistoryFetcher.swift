@@ -14,6 +14,12 @@ struct FetchedPage: Sendable {
     var breaks: [Break] = []
     /// True where the head is reached.
     let isAtEnd: Bool
+
+    /// True where a skip would take one transaction only, and no break of another with it.
+    func isSingle(after start: Int64?) -> Bool {
+        guard batch.transactions.count <= 1 else { return false }
+        return breaks.isEmpty || start.map { batch.token.sequence <= $0 + 1 } ?? false
+    }
 }
 
 /// Reads history that is missing, page by page.

@@ -51,7 +51,7 @@ final class ServiceRun: Sendable {
             end(nil)
             logger.log(.info) { HistoryLogEntry(name, "ended") }
             return nil
-        } catch  where error is CancellationError || Task.isCancelled {
+        } catch  where Task.isCancelled {
             end(nil)
             // How it says that it was cancelled is its own affair.
             logger.log(.info) { HistoryLogEntry(name, "cancelled", [("error", "\(error)")]) }

@@ -84,7 +84,7 @@ struct ConsumerOutageTests {
 
 extension PrivateBroker {
     /// How many messages of a queue are ready or unsettled.
-    fileprivate func unsettled(_ queue: String, host: String) async throws -> Int {
+    func unsettled(_ queue: String, host: String) async throws -> Int {
         let value = try await evaluate(
             """
             {ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(\(Self.binary(host)), queue, \(Self.binary(queue)))),

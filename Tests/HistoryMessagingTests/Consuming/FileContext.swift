@@ -1,5 +1,6 @@
 import HistoryMessaging
 import PersistentHistory
+import TidingsAMQP
 import TidingsSQLite
 import TidingsTestKit
 
@@ -8,6 +9,7 @@ final class FileContext: MergeContext {
     let name: String
     let isDurable = true
     private let connection: SQLiteConnection
+    private let isFailing = Locked(false)
 
     init(_ path: String, name: String = "file") async throws {
         self.name = name
@@ -17,6 +19,11 @@ final class FileContext: MergeContext {
             try db.execute("CREATE TABLE IF NOT EXISTS place(id INTEGER PRIMARY KEY, token TEXT)")
         }
     }
+
+    struct Failure: Error, CustomStringConvertible { let description = "the file is not writable" }
+
+    /// Throws at every merge until it is told otherwise.
+    func fail(_ value: Bool) { isFailing.withLock { $0 = value } }
 
     struct Contents: Sendable {
         var effects: [Int64: Int]
@@ -52,6 +59,7 @@ final class FileContext: MergeContext {
     }
 
     func merge(_ batch: HistoryBatch) async throws {
+        if isFailing.withLock({ $0 }) { throw Failure() }
         try await connection.run { db in
             try db.transaction {
                 for transaction in batch.transactions {

@@ -89,23 +89,32 @@ extension HistoryMerger {
                 return snapshot.token
             }
         }
+        for index in loading { move(index, to: snapshot) }
         let own = try await token(of: place, snapshot: snapshot) ?? shared
-        for index in members.indices {
+        // Moved once the token is durable: else hooks, and those who keep no token, would go on elsewhere than the file says.
+        var moved: [Int: HistoryToken] = [:]
+        for index in members.indices where !loading.contains(index) {
             guard let token = try await places[index] == .shared ? own : token(of: places[index], snapshot: snapshot)
             else { continue }
-            let context = members[index].context
+            moved[index] = token
             // A durable context learns where it stands now: it could else take what comes for what it has.
-            if context.isDurable, !loading.contains(index) {
-                try await context.merge(HistoryBatch([], through: token))
-            }
-            members[index].position = token
-            members[index].exclusion = HistoryExclusion()
+            guard members[index].context.isDurable else { continue }
+            try await members[index].context.merge(HistoryBatch([], through: token))
+            move(index, to: token)
         }
-        shared = own
-        let isHalfReloaded = members.indices.contains { !loading.contains($0) && isBehindReload(members[$0]) }
-        if !isHalfReloaded { reloadedThrough = 0 }
-        try await remember(StoredToken(token: own, reloadedThrough: reloadedThrough))
+        let isHalfReloaded = members.indices.contains { index in
+            !loading.contains(index) && isBehindReload(members[index])
+        }
+        let reloaded = isHalfReloaded ? reloadedThrough : 0
+        try await remember(StoredToken(token: own, reloadedThrough: reloaded))
+        for (index, token) in moved { move(index, to: token) }
+        (shared, reloadedThrough) = (own, reloaded)
         return loading.map { members[$0].context.name }
+    }
+
+    private func move(_ index: Int, to token: HistoryToken?) {
+        members[index].position = token
+        members[index].exclusion = HistoryExclusion()
     }
 
     /// The token of a place; nil where nothing moves.

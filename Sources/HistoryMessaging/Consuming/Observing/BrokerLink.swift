@@ -54,7 +54,7 @@ struct BrokerLink: Sendable {
                 return true
             } catch {
                 if let error = error as? AMQPError, error.code == .closed { return false }
-                if error is CancellationError { return false }
+                if Task.isCancelled { return false }
                 attempt += 1
                 options.log(.warning, "\(doing) failed: \(error)", [("attempt", "\(attempt)")])
                 try? await Task.sleep(for: options.retry.delay(attempt: attempt, random: .random(in: 0..<1)))

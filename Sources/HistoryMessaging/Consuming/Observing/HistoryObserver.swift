@@ -19,6 +19,8 @@ final class HistoryObserver: Sendable {
     /// Bounded by the prefetch limit, and without bodies.
     private let arrivals = Locked<[Arrival]>([])
     private let isConsuming = Locked(false)
+    /// Who counts deliveries that are too large, and how many are told already.
+    private let oversized = Locked<(consumer: AMQPConsumer?, seen: Int)>((nil, 0))
     private let polling = Wakeup()
 
     init(
@@ -39,6 +41,7 @@ final class HistoryObserver: Sendable {
             if let link {
                 group.addTask { await self.watch(link) }
                 group.addTask { await self.consume(link) }
+                if let deadLetters { group.addTask { await deadLetters.run() } }
             }
         }
     }
@@ -51,10 +54,12 @@ final class HistoryObserver: Sendable {
         }
     }
 
-    // MARK: Deliveries
+    /// Gives back those that are not merged yet.
+    func putBack(_ unsettled: [Arrival]) {
+        if !unsettled.isEmpty { arrivals.withLock { $0.insert(contentsOf: unsettled, at: 0) } }
+    }
 
-    /// A larger delivery is rejected unread, in bytes: the largest that `publisher.messageLimit` may be set to.
-    private static let largestMessage = 64 << 20
+    // MARK: Deliveries
 
     private func consume(_ link: BrokerLink) async {
         let queue = link.names.queue(of: name)
@@ -64,37 +69,71 @@ final class HistoryObserver: Sendable {
                 try await link.consuming.waitUntilOpen(within: .seconds(3600))
                 try await link.consuming.declare(link.names.consuming(as: name))
                 var consuming = AMQPConsumeOptions(prefetch: options.prefetch)
-                consuming.maximumMessageSize = Self.largestMessage
+                consuming.maximumMessageSize = options.largestMessage
                 let consumer = try await link.consuming.consume(queue, consuming)
+                forgetArrivals()
+                oversized.withLock { $0 = (consumer, 0) }
                 set(isConsuming: true)
-                defer { set(isConsuming: false) }
-                for try await delivery in consumer { await take(delivery, link) }
+                defer {
+                    countOversized()
+                    set(isConsuming: false)
+                }
+                var restarts = 0
+                for try await delivery in consumer {
+                    // Those of a channel that is gone can be settled no more, and come again.
+                    let counts = consumer.counts
+                    if counts.restarts != restarts { forgetArrivals() }
+                    restarts = counts.restarts
+                    take(delivery, link)
+                    countOversized()
+                }
             }
             guard goesOn, link.consuming.isUsable else { return }
         }
     }
 
-    private func take(_ delivery: AMQPDelivery, _ link: BrokerLink) async {
+    private func forgetArrivals() { arrivals.withLock { $0 = [] } }
+
+    private func take(_ delivery: AMQPDelivery, _ link: BrokerLink) {
         board.count { $0.deliveries += 1 }
-        guard delivery.address.exchange == link.names.history else {
-            return await dead(delivery, "it came by the exchange '\(delivery.address.exchange)'")
-        }
-        let header: HistoryMessageHeader
-        do throws(MessagingError) {
-            header = try HistoryMessageHeader(decoding: delivery.message.body)
+        do {
+            let token = try token(of: delivery, link)
+            arrivals.withLock { $0.append(Arrival(receipt: delivery.receipt, token: token)) }
+            board.announceNews()
         } catch {
-            return await dead(delivery, error.description)
+            deadLetters?.take(delivery, error)
         }
-        guard header.token.storeID == store.storeID else {
-            return await dead(delivery, "it is of store \(header.token.storeID)")
-        }
-        arrivals.withLock { $0.append(Arrival(receipt: delivery.receipt, token: header.token)) }
-        board.announceNews()
     }
 
-    private func dead(_ delivery: AMQPDelivery, _ reason: String) async {
-        board.count { $0.dead += 1 }
-        await deadLetters?.take(delivery, reason: reason)
+    /// The transaction that a delivery tells of.
+    private func token(of delivery: AMQPDelivery, _ link: BrokerLink) throws(DeliveryRefusal) -> HistoryToken {
+        guard delivery.address.exchange == link.names.history else {
+            throw DeliveryRefusal(.foreignExchange, "it came by the exchange '\(delivery.address.exchange)'")
+        }
+        let token: HistoryToken
+        do throws(MessagingError) {
+            token = try HistoryMessageHeader(decoding: delivery.message.body).token
+        } catch {
+            throw DeliveryRefusal(error)
+        }
+        guard token.storeID == store.storeID else {
+            throw DeliveryRefusal(.foreignStore, "it is of store \(token.storeID)")
+        }
+        return token
+    }
+
+    /// Counts what the connection has rejected unread, since nobody is given that.
+    private func countOversized() {
+        let new = oversized.withLock { oversized in
+            guard let count = oversized.consumer?.counts.oversized else { return 0 }
+            defer { oversized.seen = count }
+            return count - oversized.seen
+        }
+        guard new > 0 else { return }
+        board.count { $0.oversized += new }
+        options.log(
+            .warning, "deliveries were rejected unread: they are larger than \(options.largestMessage) bytes",
+            [("count", "\(new)")])
     }
 
     // MARK: The store
@@ -102,6 +141,7 @@ final class HistoryObserver: Sendable {
     private func poll() async {
         var last: Int64?
         while !Task.isCancelled {
+            countOversized()
             do {
                 let version = try await store.dataVersion()
                 // The first one too: what was committed before it was read would else go unnoticed.

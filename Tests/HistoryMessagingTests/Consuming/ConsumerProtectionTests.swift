@@ -1,0 +1,159 @@
+import Foundation
+import HistoryMessaging
+import PersistentHistory
+import Testing
+import TidingsAMQP
+import TidingsTestKit
+
+/// What the store knows of a consumer: that it is there, and how far it has come.
+@Suite("What the store knows of a consumer", .timeLimit(.minutes(1)))
+struct ConsumerProtectionTests {
+    private func record(_ store: HistoryStore) async throws -> ConsumerRecord? {
+        try await store.consumers().first { $0.name == "c" }
+    }
+
+    /// Waits until the record is as it should be.
+    private func until(_ store: HistoryStore, _ condition: (ConsumerRecord) -> Bool) async throws {
+        while try await !(record(store).map(condition) ?? false) { try await Task.sleep(for: .milliseconds(5)) }
+    }
+
+    // MARK: Its user
+
+    @Test("A consumer that first ran without a broker is registered anew with its user, and is acknowledged then")
+    func brokerLater() async throws {
+        let fixture = try await BrokerFixture()
+        let first = try await fixture.fixture.insert()
+        let without = HistoryConsumer(
+            fixture.store, name: "c", contexts: [RecordingContext()], options: fixture.fixture.options())
+        try await running(without) { try await without.waitUntilCaughtUp(to: first) }
+        #expect(try await record(fixture.store)?.user == nil)
+        let cleaner = HistoryCleaner(fixture.store, broker: fixture.broker)
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [RecordingContext()], broker: fixture.broker,
+            options: fixture.options())
+        try await running(cleaner, consumer) {
+            let token = try await fixture.fixture.insert()
+            try await consumer.waitUntilCaughtUp(to: token)
+            try await until(fixture.store) { $0.acknowledged == token }
+        }
+        #expect(try await record(fixture.store)?.user == fixture.host.user)
+        #expect(consumer.status().isProtected)
+    }
+
+    // MARK: A stop
+
+    @Test("A stop right after catching up has acknowledged, every time")
+    func stopWithoutBroker() async throws {
+        let fixture = try await ConsumerFixture()
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [RecordingContext()], options: fixture.options())
+        for _ in 0..<50 {
+            let token = try await fixture.insert()
+            try await running(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
+            #expect(try await record(fixture.store)?.acknowledged == token)
+        }
+    }
+
+    @Test("A stop right after catching up has sent the acknowledgement to the broker, every time")
+    func stopWithBroker() async throws {
+        let fixture = try await BrokerFixture()
+        let cleaner = HistoryCleaner(fixture.store, broker: fixture.broker)
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [RecordingContext()], broker: fixture.broker,
+            options: fixture.options { $0.registrationWait = .seconds(20) })
+        try await running(cleaner) {
+            for _ in 0..<15 {
+                let token = try await fixture.fixture.insert()
+                try await running(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
+                try await until(fixture.store) { $0.acknowledged == token }
+            }
+        }
+    }
+
+    // MARK: A way back
+
+    private func hold(_ record: ConsumerRecord) -> Int64 { record.acknowledged?.sequence ?? record.floor }
+
+    @Test("A consumer that is rewound is protected from there on")
+    func rewound() async throws {
+        let fixture = try await ConsumerFixture()
+        let context = RecordingContext()
+        let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: fixture.options())
+        let first = try await fixture.insert(2)
+        let head = try await fixture.insert(2)
+        try await running(consumer) {
+            try await consumer.waitUntilCaughtUp(to: head)
+            try await until(fixture.store) { hold($0) == head.sequence }
+            // It can go no further than there.
+            context.fail(at: [first.sequence + 1])
+            try await consumer.rewind(to: .after(first))
+            #expect(try await record(fixture.store).map(hold) == first.sequence)
+            context.fail(at: [])
+            try await until(fixture.store) { hold($0) == head.sequence }
+        }
+    }
+
+    @Test("A consumer that is rewound asks the cleaner to protect it from there on")
+    func rewoundWithBroker() async throws {
+        let fixture = try await BrokerFixture()
+        let context = RecordingContext()
+        let cleaner = HistoryCleaner(fixture.store, broker: fixture.broker)
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [context], broker: fixture.broker,
+            options: fixture.options { $0.registrationWait = .seconds(20) })
+        let first = try await fixture.fixture.insert(2)
+        let head = try await fixture.fixture.insert(2)
+        try await running(cleaner, consumer) {
+            try await consumer.waitUntilCaughtUp(to: head)
+            try await until(fixture.store) { hold($0) == head.sequence }
+            context.fail(at: [first.sequence + 1])
+            try await consumer.rewind(to: .after(first))
+            try await until(fixture.store) { hold($0) == first.sequence }
+            await eventually { consumer.status().isProtected }
+            context.fail(at: [])
+            consumer.retry()
+            try await until(fixture.store) { hold($0) == head.sequence }
+        }
+    }
+
+    @Test("P31: a replica that was restored to an older state is protected from its own token on")
+    func olderReplica() async throws {
+        let fixture = try await ConsumerFixture()
+        let durable = try await FileContext(fixture.temporary.directory.file("index.db"))
+        let failing = RecordingContext()
+        func consumer() -> HistoryConsumer {
+            HistoryConsumer(fixture.store, name: "c", contexts: [failing, durable], options: fixture.options())
+        }
+        let first = try await fixture.insert(2)
+        let before = consumer()
+        try await running(before) { try await before.waitUntilCaughtUp(to: first) }
+        let copy = try await durable.contents()
+        let second = try await fixture.insert(2)
+        let between = consumer()
+        try await running(between) { try await between.waitUntilCaughtUp(to: second) }
+        try await durable.restore(copy)
+        durable.fail(true)
+        let after = consumer()
+        try await running(after) {
+            try await until(fixture.store) { hold($0) == first.sequence }
+            durable.fail(false)
+            try await after.waitUntilCaughtUp(to: second)
+        }
+        #expect(try await record(fixture.store).map(hold) == second.sequence)
+    }
+
+    @Test("A consumer whose token file was deleted, and that starts at the beginning, is protected from there on")
+    func deletedToken() async throws {
+        let fixture = try await ConsumerFixture()
+        let context = RecordingContext()
+        let options = fixture.options { $0.start = .beginning }
+        let head = try await fixture.insert(3)
+        let before = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: options)
+        try await running(before) { try await before.waitUntilCaughtUp(to: head) }
+        try FileManager.default.removeItem(atPath: "\(fixture.temporary.path)-tokens/c.token")
+        context.fail(at: [1])
+        let after = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: options)
+        try await running(after) { try await until(fixture.store) { hold($0) == 0 } }
+        #expect(after.status().isProtected)
+    }
+}
