@@ -49,7 +49,6 @@ struct RegistryTests {
 
     @Test("names and roles that cannot be used are refused")
     func badNames() async throws {
-        // The store's file goes with this object.
         let temporary = try await Self.store(1)
         defer { withExtendedLifetime(temporary) {} }
         let store = temporary.store
@@ -65,7 +64,6 @@ struct RegistryTests {
 
     @Test("a consumer's name belongs to the user who registered it, until it is evicted")
     func users() async throws {
-        // The store's file goes with this object.
         let temporary = try await Self.store(3)
         defer { withExtendedLifetime(temporary) {} }
         let store = temporary.store
