@@ -13,7 +13,8 @@ enum TidingsCommand {
             InitCommand.self, TrackCommand.self, UntrackCommand.self, ExecCommand.self, LogCommand.self,
             ShowCommand.self, TailCommand.self, InfoCommand.self, PurgeCommand.self, ServeCommand.self,
             PublishCommand.self,
-            ConsumeCommand.self, CleanCommand.self, StatusCommand.self, DoctorCommand.self, ConfigCheckCommand.self,
+            ConsumeCommand.self, CleanCommand.self, EvictCommand.self, StatusCommand.self, DoctorCommand.self,
+            ConfigCheckCommand.self,
             DemoCommand.self,
             DemoImportCommand.self,
         ]
@@ -106,9 +107,12 @@ enum TidingsCommand {
 }
 
 /// A subcommand could not do what it was asked to: exit code 1.
-struct CommandError: Error {
+struct CommandError: Error, CustomStringConvertible {
     let message: String
     init(_ message: String) { self.message = message }
+
+    /// The message.
+    var description: String { message }
 
     /// What any error says to people.
     static func text(of error: any Error, in path: String? = nil) -> String {

@@ -115,6 +115,13 @@ struct ServiceCommandTests {
         #expect(first.ending == .exited(0))
         #expect(first.lines.count == 2)
         #expect(first.lines.last?.contains(#""changes":[{"entity":"article","op":"insert","key":{"id":1}"#) == true)
+        // The end is acknowledged before it is one.
+        let store = try await HistoryStore.openReadOnly(fixture.path)
+        _ = try await poll {
+            try await store.consumers().first?.acknowledged?.sequence
+        } until: {
+            $0 == 2
+        }
         let second = try await run("consume", "--author", "shop", "--consumer", "lines", "--json", "--once")
         #expect(second.lines.isEmpty)
         await stop(service)
@@ -144,6 +151,40 @@ struct ServiceCommandTests {
         let file = try await fixture.shell(line.replacingOccurrences(of: "c --once", with: "d --once"))
         #expect(file.ending == .exited(0))
         #expect(!file.error.contains("transactions merged"))
+    }
+
+    @Test func `consume --once of a command that always fails ends, and fails`() async throws {
+        let consumer = try await run(
+            "consume", "--author", "shop", "--consumer", "hook", "--exec", "exit 3", "--once",
+            "--set", "consumer.firstRetry=10ms", "--set", "consumer.attemptsBeforeStall=2")
+        #expect(consumer.ending == .exited(1))
+        #expect(consumer.error.contains("tidings consume: the consumer has stalled: "))
+        #expect(consumer.error.contains("the command exited with 3"))
+    }
+
+    @Test func `consume --json ends where nobody reads`() async throws {
+        for number in 1...5 {
+            expect(try await exec("INSERT INTO article VALUES (\(number), 'Tea', 1)"), output: "\(number + 1)\n")
+        }
+        let run = try await fixture.shell(
+            "set -o pipefail; $0 consume $1 --author a --consumer c --json | head -1; echo ${PIPESTATUS[0]}")
+        #expect(run.lines.count == 2)
+        #expect(run.lines.last == "0", "\(run.error)")
+    }
+
+    @Test func `evict lets cleaning go on`() async throws {
+        expect(try await exec("INSERT INTO article VALUES (1, 'Tea', 1)", "DELETE FROM article"), output: "2\n3\n")
+        let store = try await HistoryStore.open(fixture.path, author: "test")
+        try await store.register(consumer: "slip", author: "shop")
+        try await store.register(consumer: "c", author: "shop")
+        try await store.acknowledge(try await store.currentToken(), consumer: "c")
+        #expect(try await run("clean").ending == .exited(1))
+        expect(
+            try await CommandLineFixture.run(["evict", fixture.path, "nobody"]),
+            error: "tidings evict: \(fixture.path) has no consumer nobody: there are c, slip\n", code: 1)
+        expect(try await CommandLineFixture.run(["evict", fixture.path, "slip"]))
+        expect(try await run("clean"), output: "2\n")
+        #expect(try await store.consumers().map(\.state) == [.active, .evicted])
     }
 
     @Test func `a command that hangs is ended when its consumer is told to end`() async throws {

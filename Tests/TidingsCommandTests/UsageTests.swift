@@ -95,6 +95,7 @@ struct UsageTests {
         let fixture = try CommandLineFixture()
         let more = [
             "track": ["t"], "untrack": ["t"], "exec": ["--author", "a"], "show": ["1"], "purge": ["--before", "1"],
+            "evict": ["c"],
             "serve": ["--broker", "amqp://127.0.0.1:1"], "publish": ["--broker", "amqp://127.0.0.1:1"],
             "consume": ["--author", "a", "--consumer", "c", "--json"],
         ]

@@ -19,13 +19,16 @@ struct ServiceLog: Sendable {
 
     /// Writes every change of a connection's state; returns at the connection's end.
     func follow(_ connection: AMQPConnection) async {
-        for await state in connection.states() {
-            switch state {
-            case .idle, .connecting: write(.debug, "broker: \(state)")
-            case .open, .closed(nil): write(.info, "broker: \(state)")
-            case .recovering(let attempt, _, _): write(attempt == 1 ? .warning : .debug, "broker: \(state)")
-            case .blocked, .closed: write(.warning, "broker: \(state)")
-            }
+        for await state in connection.states() { write(Self.level(of: state), "broker: \(state)") }
+    }
+
+    /// How much a connection's state matters: that it was lost once, not each attempt to make it again.
+    static func level(of state: AMQPConnectionState) -> HistoryLogLevel {
+        switch state {
+        case .idle, .connecting: .debug
+        case .open, .closed(nil): .info
+        case .recovering(let attempt, _, _): attempt == 1 ? .warning : .debug
+        case .blocked, .closed: .warning
         }
     }
 }

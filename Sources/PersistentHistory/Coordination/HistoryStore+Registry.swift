@@ -163,3 +163,23 @@ extension AcknowledgementVerdict.Refusal {
             code, "\(consumer) cannot acknowledge sequence \(token.sequence) of epoch \(token.epoch): \(reason)")
     }
 }
+
+extension HistoryStore {
+    /// Lets history wait for a consumer no more, and records that. It may register anew.
+    ///
+    /// - Returns: false where there is no such consumer.
+    package func evict(consumer name: String) async throws -> Bool {
+        let (author, time) = (author, clock.microseconds)
+        return try await coordinate { database, _ in
+            let sql = "UPDATE history_consumer SET state = 'evicted' WHERE name = ?"
+            try database.execute(sql, name)
+            guard try database.first("SELECT count(*) FROM history_consumer WHERE name = ?", name, as: Int.self) == 1
+            else { return false }
+            try database.execute(
+                "INSERT INTO history_audit(time, kind, actor, count, detail) VALUES (?, 'evict', ?, 1, ?)", time,
+                author,
+                "consumer \(name)")
+            return true
+        }
+    }
+}

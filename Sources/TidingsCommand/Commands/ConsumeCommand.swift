@@ -59,12 +59,48 @@ enum ConsumeCommand: Subcommand {
                 store, name: consumer, contexts: [report.map { ReportedContext(context, $0) } ?? context],
                 broker: broker, options: options)
             let group = ServiceGroup([service], logger: logger)
+            let head = isOnce ? try await store.currentToken() : nil
             try await Progress.shown({ await progress(service, store) }) {
-                guard isOnce else { return try await group.run(within: configuration.shutdownTimeout) }
-                let head = try await store.currentToken()
-                try await group.run { try await service.waitUntilCaughtUp(to: head) }
+                try await run(group, service, until: head, within: configuration.shutdownTimeout, target)
             }
             await report?.write()
+        }
+    }
+
+    /// Runs until a signal; or until a token is reached, which a consumer that stalls never does; or until nobody reads what
+    /// is written.
+    private static func run(
+        _ group: ServiceGroup, _ consumer: HistoryConsumer, until head: HistoryToken?, within bound: Duration,
+        _ target: ConsumeTarget
+    ) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask {
+                while !Task.isCancelled {
+                    if target.isClosed { break }
+                    if head != nil, case .stalled(let reason) = consumer.status().state {
+                        await consumer.stop()
+                        throw CommandError("the consumer has stalled: \(reason)")
+                    }
+                    try await Task.sleep(for: .milliseconds(50))
+                }
+                await consumer.stop()
+            }
+            if let head {
+                tasks.addTask {
+                    try await consumer.waitUntilCaughtUp(to: head)
+                    await consumer.stop()
+                }
+            }
+            // Ends when the consumer does.
+            try await group.run(within: bound)
+            tasks.cancelAll()
+            do {
+                while try await tasks.next() != nil {}
+            } catch let error as CommandError {
+                throw error
+            } catch {
+                // The others were cancelled, or told that the consumer has stopped.
+            }
         }
     }
 
@@ -123,6 +159,13 @@ struct ConsumeTarget: Sendable {
         default: throw UsageError("say where changes go by one of --json, --exec CMD and --into FILE")
         }
         entities = arguments.strings("--entity").map { Set($0) }
+    }
+
+    /// True where changes go to standard output, and nobody reads that any more.
+    var isClosed: Bool {
+        guard case .output = place else { return false }
+        var descriptor = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+        return poll(&descriptor, 1, 0) == 1 && descriptor.revents & Int16(POLLERR) != 0
     }
 
     func context() throws -> any MergeContext {

@@ -99,7 +99,8 @@ extension StoreStatus {
     private var published: String {
         guard let sequence = info.publishedSequence else { return "off: no publisher has run on this store" }
         let behind = info.head.sequence - sequence
-        return "up to \(sequence)" + (behind > 0 ? ", \(behind) to go" : "")
+        return "up to \(sequence)"
+            + (behind > 0 ? ", \(behind) to go as far as `tidings serve` or `tidings publish` has looked" : "")
     }
 
     private func line(_ consumer: ConsumerRecord) -> String {

@@ -170,11 +170,9 @@ final class HistoryObserver: Sendable {
         var wasOpen: Bool?
         for await state in link.consuming.states() {
             board.set(broker: state)
+            options.log(ServiceLog.level(of: state), "broker: \(state)", [("consumer", name)])
             let isOpen = state == .open
-            if isOpen != wasOpen {
-                options.log(.info, "broker: \(state)", [("consumer", name)])
-                polling.signal()
-            }
+            if isOpen != wasOpen { polling.signal() }
             wasOpen = isOpen
         }
     }
