@@ -94,12 +94,9 @@ enum ConsumeCommand: Subcommand {
             // Ends when the consumer does.
             try await group.run(within: bound)
             tasks.cancelAll()
-            do {
-                while try await tasks.next() != nil {}
-            } catch let error as CommandError {
-                throw error
-            } catch {
-                // The others were cancelled, or told that the consumer has stopped.
+            // The others were cancelled, or told that the consumer has stopped.
+            while let result = await tasks.nextResult() {
+                if case .failure(let error as CommandError) = result { throw error }
             }
         }
     }
