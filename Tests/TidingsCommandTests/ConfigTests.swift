@@ -46,7 +46,7 @@ struct ConfigTests {
     func sources() async throws {
         let directory = try TemporaryDirectory()
         let path = try file(
-            "{\n  store: '/data/main.db',\n  broker: { url: 'amqps://me:secret@one/v,amqp://two' },\n logLevel: 'debug' }",
+            "{\n  store: '/data/main.db',\n  broker: { url: 'amqps://me:secret@one/v,amqp://me:secret@two' },\n logLevel: 'debug' }",
             in: directory)
         for (arguments, environment) in [([path], [:]), ([], ["TIDINGS_CONFIG": path])]
             as [([String], [String: String])]
