@@ -1,7 +1,6 @@
 import FoundationEssentials
 import Glibc
 import HistoryMessaging
-import LocalContexts
 import PersistentHistory
 import TidingsServices
 
@@ -56,7 +55,7 @@ enum ConsumeCommand: Subcommand {
         try await opening(try settings.path(), author: author, configuration.storeOptions) { [options] store in
             let context = try target.context()
             let service = HistoryConsumer(
-                store, name: consumer, contexts: [report.map { ReportedContext(context, $0) } ?? context],
+                store, name: consumer, contexts: [report.map { $0.following(context) } ?? context],
                 broker: broker, options: options)
             let group = ServiceGroup([service], logger: logger)
             let head = isOnce ? try await store.currentToken() : nil
@@ -76,14 +75,14 @@ enum ConsumeCommand: Subcommand {
         try await withThrowingTaskGroup(of: Void.self) { tasks in
             tasks.addTask {
                 while !Task.isCancelled {
-                    if target.isClosed { break }
+                    // Again and again: it may not have begun yet.
+                    if target.isClosed { await consumer.stop() }
                     if head != nil, case .stalled(let reason) = consumer.status().state {
                         await consumer.stop()
                         throw CommandError("the consumer has stalled: \(reason)")
                     }
                     try await Task.sleep(for: .milliseconds(50))
                 }
-                await consumer.stop()
             }
             if let head {
                 tasks.addTask {
@@ -130,124 +129,6 @@ enum ConsumeCommand: Subcommand {
                 throw UsageError("--from expects snapshot, beginning, now or a token, not \(text)")
             }
             return .after(token)
-        }
-    }
-}
-
-/// Where a consumer's changes go.
-struct ConsumeTarget: Sendable {
-    private enum Place {
-        case output
-        case lines(String)
-        case command(String)
-        case database(String)
-    }
-
-    private let place: Place
-    private let entities: Set<String>?
-
-    init(_ arguments: Arguments) throws(UsageError) {
-        let output = arguments.string("--output")
-        if output != nil, !arguments.has("--json") { throw UsageError("--output goes with --json") }
-        switch (arguments.has("--json"), arguments.string("--exec"), arguments.string("--into")) {
-        case (true, nil, nil): place = output.map { .lines($0) } ?? .output
-        case (false, let command?, nil): place = .command(command)
-        case (false, nil, let path?): place = .database(path)
-        default: throw UsageError("say where changes go by one of --json, --exec CMD and --into FILE")
-        }
-        entities = arguments.strings("--entity").map { Set($0) }
-    }
-
-    /// True where changes go to standard output, and nobody reads that any more.
-    var isClosed: Bool {
-        guard case .output = place else { return false }
-        var descriptor = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
-        return poll(&descriptor, 1, 0) == 1 && descriptor.revents & Int16(POLLERR) != 0
-    }
-
-    func context() throws -> any MergeContext {
-        switch place {
-        case .output: restricted(try JSONLinesContext(descriptor: STDOUT_FILENO))
-        case .lines(let path): restricted(try JSONLinesContext(path))
-        case .command(let command): restricted(CommandContext(command))
-        case .database(let path): try ProjectionContext(path, entities: entities)
-        }
-    }
-
-    private func restricted(_ context: any MergeContext) -> any MergeContext {
-        entities.map { EntityContext(context, entities: $0) } ?? context
-    }
-}
-
-/// Gives a context only the changes of some entities.
-struct EntityContext: MergeContext {
-    private let context: any MergeContext
-    private let entities: Set<String>
-
-    init(_ context: any MergeContext, entities: Set<String>) {
-        self.context = context
-        self.entities = entities
-    }
-
-    var name: String { context.name }
-    var origin: HistoryOrigin? { context.origin }
-    var isDurable: Bool { context.isDurable }
-    var canLoad: Bool { context.canLoad }
-    func durableToken() async throws -> HistoryToken? { try await context.durableToken() }
-    func load(_ snapshot: HistorySnapshot) async throws { try await context.load(snapshot) }
-    func merge(_ batch: HistoryBatch) async throws { try await context.merge(batch.restricted(to: entities)) }
-}
-
-/// Tells a report what a context has merged, and is that context in everything else.
-struct ReportedContext: MergeContext {
-    private let context: any MergeContext
-    private let report: LagReport
-
-    init(_ context: any MergeContext, _ report: LagReport) {
-        self.context = context
-        self.report = report
-    }
-
-    var name: String { context.name }
-    var origin: HistoryOrigin? { context.origin }
-    var isDurable: Bool { context.isDurable }
-    var canLoad: Bool { context.canLoad }
-    func durableToken() async throws -> HistoryToken? { try await context.durableToken() }
-    func load(_ snapshot: HistorySnapshot) async throws { try await context.load(snapshot) }
-
-    func merge(_ batch: HistoryBatch) async throws {
-        try await context.merge(batch)
-        await report.add(batch)
-    }
-}
-
-/// Measures how long transactions took to be merged, and writes that to a file. A file that cannot be written is told, and
-/// holds up nothing.
-actor LagReport {
-    private let path: String
-    private let logger: any HistoryLogger
-    private var report = ConsumeReport()
-    private var writtenAt: ContinuousClock.Instant?
-
-    init(path: String, logger: any HistoryLogger) {
-        self.path = path
-        self.logger = logger
-    }
-
-    func add(_ batch: HistoryBatch) {
-        let now = SystemHistoryClock().microseconds
-        for transaction in batch.transactions { report.lag.add(microseconds: now - transaction.microseconds) }
-        report.sequence = batch.token.sequence
-        if let writtenAt, ContinuousClock.now - writtenAt < .seconds(1) { return }
-        write()
-    }
-
-    func write() {
-        writtenAt = .now
-        do {
-            try report.write(to: path)
-        } catch {
-            logger.log(.warning) { HistoryLogEntry("report", CommandError.text(of: error)) }
         }
     }
 }

@@ -122,8 +122,9 @@ struct DemoRun: Sendable {
 
     private func restartBroker() async throws {
         guard let restartCommand else { return }
-        let log = "\(directory)/restart.log"
-        let ending = try await ShellCommand("exec > '\(log)' 2>&1; \(restartCommand)").wait()
+        let command = "exec > \"$DEMO_LOG\" 2>&1; \(restartCommand)"
+        let environment = ["DEMO_LOG": "\(directory)/restart.log"]
+        let ending = try await ShellCommand(command, environment: environment).wait()
         guard ending == .exited(0) else { throw CommandError("the broker's restart \(ending)") }
     }
 

@@ -1,6 +1,3 @@
-import FoundationEssentials
-import PersistentHistory
-
 /// How long transactions took from their commit to having been merged, counted in classes that are a tenth wide.
 struct LagHistogram: Sendable, Codable {
     /// Transactions by class: class n holds lags up to 1.1ⁿ microseconds.
@@ -40,31 +37,5 @@ struct LagHistogram: Sendable, Codable {
     private static func `class`(of microseconds: Int64) -> Int {
         let index = bounds.firstIndex { $0 >= Double(microseconds) }
         return index ?? bounds.count - 1
-    }
-}
-
-/// What `tidings consume --report FILE` writes, about once a second and at its end.
-struct ConsumeReport: Sendable, Codable {
-    /// The transactions merged since the process began, and their lags.
-    var lag = LagHistogram()
-    /// The sequence of the last one.
-    var sequence: Int64 = 0
-
-    /// Replaces the file, so that whoever reads it meets a whole report.
-    func write(to path: String) throws {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys]
-        do {
-            try encoder.encode(self).write(to: URL(filePath: path), options: .atomic)
-        } catch {
-            throw CommandError("\(path) cannot be written: check the path, and this user's permission")
-        }
-    }
-
-    static func read(_ path: String) throws -> ConsumeReport {
-        guard let data = FileManager.default.contents(atPath: path),
-            let report = try? JSONDecoder().decode(ConsumeReport.self, from: data)
-        else { throw CommandError("\(path) is no report of `tidings consume`") }
-        return report
     }
 }
