@@ -130,7 +130,11 @@ struct RegistryRulesTests {
         let foreign = HistoryToken(storeID: UUID(), epoch: 1, sequence: 6, nonce: 106)
         #expect(judge(Sample.token(6), of: nil, nonce: 106) == .refused(.unregistered))
         #expect(judge(foreign, of: record, nonce: 106) == .refused(.otherStore))
-        #expect(judge(Sample.token(6, epoch: 2), of: record, nonce: 106) == .refused(.otherEpoch))
+        #expect(judge(Sample.token(6, epoch: 0), of: record, nonce: 106) == .refused(.otherEpoch))
+        #expect(judge(Sample.token(6, epoch: 2), of: record, nonce: 106) == .refused(.laterEpoch))
+        #expect(judge(Sample.token(6, epoch: 1000), of: record, nonce: 106) == .refused(.laterEpoch))
+        #expect(judge(Sample.token(6, epoch: 1001), of: record, nonce: 106) == .refused(.otherEpoch))
+        #expect(judge(Sample.token(6, epoch: .max), of: record, nonce: 106) == .refused(.otherEpoch))
         #expect(judge(Sample.token(10), of: record, nonce: nil) == .refused(.beyondHead))
         #expect(judge(Sample.token(6, nonce: 7), of: record, nonce: 106) == .refused(.otherNonce))
         #expect(judge(Sample.token(5, nonce: 7), of: record, nonce: 105) == .refused(.otherNonce))
@@ -141,7 +145,7 @@ struct RegistryRulesTests {
             )
         }
         let lineage = AcknowledgementVerdict.Refusal.allCases.filter(\.provesLostLineage)
-        #expect(lineage == [.beyondHead, .otherNonce])
+        #expect(lineage == [.laterEpoch, .beyondHead, .otherNonce])
     }
 
     @Test("P29: another user is refused before anything else, even where the token proves something")

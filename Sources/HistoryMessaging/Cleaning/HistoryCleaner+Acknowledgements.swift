@@ -51,6 +51,7 @@ extension HistoryCleaner {
         switch verdict {
         case .recorded:
             counted.recorded += 1
+            see(acknowledgement.token)
             delivery.ack()
         case .known:
             counted.known += 1

@@ -86,7 +86,12 @@ extension HistoryCleaner {
             guard let epoch = try await store.beginEpoch(afterLosing: seen) else { return }
             announce(epoch: epoch, "the cleaner has seen history that the store does not have any more")
         }
-        seenHead = try await store.currentToken()
+        see(try await store.currentToken())
+    }
+
+    /// Keeps the newest of what the history has held. An older head says that it has been replaced since.
+    func see(_ token: HistoryToken) {
+        if seenHead.map({ $0 < token }) ?? true { seenHead = token }
     }
 
     /// Tells everybody of a new epoch.

@@ -18,7 +18,7 @@ struct MessageRefusal: Sendable, Hashable, Error {
         case otherKey
         /// Its sender may not give this command.
         case notAllowed
-        case unregistered, inactive, otherUser, otherStore, otherEpoch, beyondHead, otherNonce, expired
+        case unregistered, inactive, otherUser, otherStore, otherEpoch, laterEpoch, beyondHead, otherNonce, expired
 
         init(_ refusal: AcknowledgementVerdict.Refusal) {
             self =
@@ -28,6 +28,7 @@ struct MessageRefusal: Sendable, Hashable, Error {
                 case .otherUser: .otherUser
                 case .otherStore: .otherStore
                 case .otherEpoch: .otherEpoch
+                case .laterEpoch: .laterEpoch
                 case .beyondHead: .beyondHead
                 case .otherNonce: .otherNonce
                 case .expired: .expired

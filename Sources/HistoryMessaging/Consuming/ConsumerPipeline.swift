@@ -34,6 +34,8 @@ final class ConsumerPipeline: Sendable {
         self.acknowledger = acknowledger
         merger = HistoryMerger(store, parts.contexts, options, hooks: parts.hooks, board: board) {
             try await acknowledger.remember($0)
+        } prove: {
+            await acknowledger.prove($0)
         }
         registrar = ConsumerRegistrar(
             store, name: parts.name, author: parts.author, link: link, options: options, board: board,

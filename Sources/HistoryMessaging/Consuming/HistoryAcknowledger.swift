@@ -17,6 +17,8 @@ actor HistoryAcknowledger {
     /// The newest token that may be acknowledged; older ones matter to nobody.
     private var newest: HistoryToken?
     private var isRepeating = false
+    /// A token that the history does not hold any more, until somebody has been told of it.
+    private var lost: HistoryToken?
     /// The newest that was taken.
     private var taken: HistoryToken?
     private let wakeup = Wakeup()
@@ -85,6 +87,13 @@ actor HistoryAcknowledger {
         wakeup.signal()
     }
 
+    /// Tells of a token that was merged and that the history does not hold any more: whoever keeps the lineage begins a new
+    /// epoch, so that what is written now cannot be taken for what was lost.
+    func prove(_ lost: HistoryToken) {
+        self.lost = lost
+        wakeup.signal()
+    }
+
     /// Waits until the newest token is acknowledged, a while; not where the broker is away, or takes nothing.
     func flush(within limit: Duration) async {
         let deadline = ContinuousClock.now + limit
@@ -103,45 +112,59 @@ actor HistoryAcknowledger {
 
     /// Tells the cleaner, until it is cancelled.
     func run() async {
-        guard let link else { return await run { try await self.acknowledgeDirectly($0) } }
+        guard let link else {
+            return await run {
+                try await self.acknowledgeDirectly($0)
+            } proving: {
+                guard self.store.isWritable else { return }
+                try await self.store.beginEpoch(afterLosing: $0)
+            }
+        }
         guard await link.declareExchanges(options) else { return }
         let publisher = await link.publishing.publisher(window: .init(messages: 10))
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.repeatWhenReconnected(link) }
-            await run { try await self.publish($0, publisher, link) }
+            await run {
+                try await self.publish($0, publisher, link)
+            } proving: {
+                // An acknowledgement like any other: it is the cleaner who knows that it cannot be.
+                _ = try await self.publish($0, publisher, link)
+            }
             group.cancelAll()
         }
     }
 
-    private func run(_ send: (HistoryToken) async throws -> Bool) async {
+    private func run(
+        _ send: (HistoryToken) async throws -> Bool, proving prove: (HistoryToken) async throws -> Void
+    ) async {
         var attempt = 0
         var due = ContinuousClock.now + options.acknowledgeInterval
         while !Task.isCancelled {
-            if let token = newest, token != taken || isRepeating || ContinuousClock.now >= due {
-                isRepeating = false
-                due = .now + options.acknowledgeInterval
-                do {
+            do {
+                if let token = lost {
+                    try await prove(token)
+                    if lost == token { lost = nil }
+                } else if let token = newest, token != taken || isRepeating || ContinuousClock.now >= due {
+                    isRepeating = false
+                    due = .now + options.acknowledgeInterval
                     if try await send(token) {
-                        taken = token
                         board.set(acknowledged: token)
                         options.step(.consumerAfterAcknowledgement)
                         attempt = 0
                     } else {
                         due = .now + min(options.acknowledgeInterval, .seconds(30))
-                        // Not again at once: it was sent, and nobody wanted it.
-                        taken = token
                     }
-                    continue
-                } catch {
-                    guard !Task.isCancelled else { return }
-                    attempt += 1
-                    options.log(.debug, "acknowledging failed: \(error)", [("token", token.description)])
-                    let delay = options.retry.delay(attempt: attempt, random: .random(in: 0..<1))
-                    await wakeup.wait(until: .now + delay)
-                    continue
+                    // Also where nobody wanted it: not again at once.
+                    taken = token
+                } else {
+                    await wakeup.wait(until: due)
                 }
+            } catch {
+                guard !Task.isCancelled else { return }
+                attempt += 1
+                options.log(.debug, "acknowledging failed: \(error)", [("token", newest?.description ?? "")])
+                await wakeup.wait(until: .now + options.retry.delay(attempt: attempt, random: .random(in: 0..<1)))
             }
-            await wakeup.wait(until: due)
         }
     }
 

@@ -42,8 +42,10 @@ package enum AcknowledgementVerdict: Sendable, Hashable {
         case otherUser
         /// Another store.
         case otherStore
-        /// Another epoch.
+        /// Another epoch: an earlier one, or one that cannot be.
         case otherEpoch
+        /// An epoch that the store has not reached.
+        case laterEpoch
         /// A sequence that the history has not reached.
         case beyondHead
         /// The sequence belongs to another transaction.
@@ -53,7 +55,7 @@ package enum AcknowledgementVerdict: Sendable, Hashable {
 
         /// True where a consumer has seen history that this store does not have: it was lost, or replaced by an older
         /// copy.
-        package var provesLostLineage: Bool { self == .beyondHead || self == .otherNonce }
+        package var provesLostLineage: Bool { self == .beyondHead || self == .otherNonce || self == .laterEpoch }
     }
 }
 
@@ -65,6 +67,14 @@ package struct AcknowledgementRules: Sendable {
     package let head: HistoryToken
     /// The users of consumers, where they are configured: they stand over the ones that registered.
     package let users: [String: String]
+
+    /// How far an epoch can be ahead: whoever forges one cannot bring the epochs to their end.
+    private static let longestLead: Int64 = 1000
+
+    /// True where a token is of an epoch that a store can have had, and has not any more.
+    static func isLater(_ token: HistoryToken, than epoch: Int64) -> Bool {
+        token.epoch > epoch && token.epoch - epoch < longestLead
+    }
 
     /// Rules for one moment of a store.
     package init(mark: HistoryToken, head: HistoryToken, users: [String: String] = [:]) {
@@ -89,7 +99,9 @@ package struct AcknowledgementRules: Sendable {
         guard record.state == .active || record.state == .resyncing else { return .refused(.inactive) }
         let token = acknowledgement.token
         guard token.storeID == head.storeID else { return .refused(.otherStore) }
-        guard token.epoch == head.epoch else { return .refused(.otherEpoch) }
+        guard token.epoch == head.epoch else {
+            return .refused(Self.isLater(token, than: head.epoch) ? .laterEpoch : .otherEpoch)
+        }
         guard token.sequence <= head.sequence else { return .refused(.beyondHead) }
         let isKnown = record.acknowledged.map { $0.epoch == head.epoch && $0.sequence >= token.sequence } ?? false
         guard token.sequence >= mark.sequence, let nonce else { return isKnown ? .known : .refused(.expired) }

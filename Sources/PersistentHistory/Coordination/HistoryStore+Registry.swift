@@ -91,26 +91,31 @@ extension HistoryStore {
 }
 
 extension HistoryStore {
-    /// True where the history of this epoch does not hold a token that it has held: it was lost, or replaced by an older
+    /// True where the history does not hold a token that it has held in this epoch, or in a later one: it was lost, or replaced by an older
     /// copy.
     package func hasLost(_ token: HistoryToken) async throws -> Bool {
         try await observe { database, state in try state.hasLost(token, database) }
     }
 
     /// Begins a new epoch, where the history still does not hold a token that it has held. nil where it does.
+    @discardableResult
     package func beginEpoch(afterLosing token: HistoryToken) async throws -> Int64? {
         let (time, actor) = (clock.microseconds, author)
         return try await coordinate { database, state in
             guard try state.hasLost(token, database) else { return nil }
             return try Registry(database: database, state: state, time: time)
-                .beginEpoch(actor: actor, detail: "sequence \(token.sequence) was seen, and is not there any more")
+                .beginEpoch(
+                    after: token.epoch, actor: actor,
+                    detail: "sequence \(token.sequence) was seen, and is not there any more")
         }
     }
 }
 
 extension StoreState {
     fileprivate func hasLost(_ token: HistoryToken, _ database: Database) throws -> Bool {
-        guard token.storeID == storeID, token.epoch == epoch else { return false }
+        guard token.storeID == storeID else { return false }
+        if AcknowledgementRules.isLater(token, than: epoch) { return true }
+        guard token.epoch == epoch else { return false }
         do {
             try check(token, database)
             return false
@@ -155,6 +160,7 @@ extension AcknowledgementVerdict.Refusal {
             case .otherUser: (.invalidRequest, "the consumer belongs to another user of the broker's")
             case .otherStore: (.tokenInvalid, "the token is of another store: resync")
             case .otherEpoch: (.tokenInvalid, "the token is of another epoch: resync")
+            case .laterEpoch: (.tokenInvalid, "the store has not reached that epoch, its history was lost: resync")
             case .beyondHead: (.tokenInvalid, "the sequence is beyond the head, its history was lost: resync")
             case .otherNonce: (.tokenInvalid, "the sequence belongs to another transaction now: resync")
             case .expired: (.tokenExpired, "history after it was purged: resync")

@@ -105,7 +105,8 @@ struct Registry {
             outcome.verdicts.append(verdict)
             if let epochActor, case .refused(let refusal) = verdict, refusal.provesLostLineage {
                 let detail = "\(name) acknowledged sequence \(acknowledgement.token.sequence): \(refusal.rawValue)"
-                let epoch = try beginEpoch(actor: epochActor, detail: detail)
+                let epoch = try beginEpoch(
+                    after: acknowledgement.token.epoch, actor: epochActor, detail: detail)
                 outcome.newEpoch = epoch
                 // All others were of the former one.
                 outcome.verdicts += acknowledgements.dropFirst(outcome.verdicts.count).map { _ in .refused(.otherEpoch)
@@ -129,8 +130,10 @@ struct Registry {
     // MARK: Epochs
 
     /// Begins a new epoch: every token that was handed out is invalid, every consumer has to acknowledge anew.
-    func beginEpoch(actor: String, detail: String) throws -> Int64 {
-        let epoch = state.epoch + 1
+    ///
+    /// - Parameter lost: the epoch of what was lost: the new one is later, so that no token of it is met again.
+    func beginEpoch(after lost: Int64, actor: String, detail: String) throws -> Int64 {
+        let epoch = max(state.epoch, lost) + 1
         let head = try state.head(database).sequence
         try database.execute(
             "UPDATE history_store SET epoch = ?, published_sequence = min(published_sequence, ?) WHERE id = 1", epoch,

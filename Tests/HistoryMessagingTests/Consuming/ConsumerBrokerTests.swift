@@ -72,7 +72,7 @@ struct ConsumerBrokerTests {
         let head = try await fixture.connected { connection in
             try await connection.declare(names.cleaning)
             try await connection.declare(names.consuming(as: "c"))
-            return try await running(publisher, consumer) {
+            return try await withServices(publisher, consumer) {
                 // The transaction of the tracking: consuming has begun.
                 await eventually { consumer.status().counts.deliveries == 1 }
                 // Nobody waits, so that nothing but a delivery wakes it.
@@ -126,7 +126,7 @@ struct ConsumerBrokerTests {
             }
             // Past the exchange, straight into the queue.
             _ = try await poisoner.publish(AMQPMessage(foreignBody), to: .queue(names.queue(of: "c")))
-            let token = try await running(publisher, consumer) {
+            let token = try await withServices(publisher, consumer) {
                 await eventually { consumer.status().counts.dead == bodies.count + 1 }
                 let token = try await fixture.fixture.insert()
                 try await consumer.waitUntilCaughtUp(to: token)
@@ -174,7 +174,7 @@ struct ConsumerBrokerTests {
             let address = AMQPAddress(exchange: names.history, routingKey: names.historyKey(author: "orders"))
             #expect(try await connection.publisher().publish(message, to: address) == .confirmed)
         }
-        try await running(consumer) {
+        try await withServices(consumer) {
             await eventually { consumer.status().counts.beyondHead == 1 }
             try await consumer.waitUntilCaughtUp(to: head)
         }
@@ -191,10 +191,10 @@ struct ConsumerBrokerTests {
             options: fixture.options { $0.registrationWait = .milliseconds(50) })
         let head = try await fixture.fixture.insert(2)
         let cleaner = HistoryCleaner(fixture.store, broker: fixture.broker)
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
             #expect(!consumer.status().isProtected)
-            try await running(cleaner) {
+            try await withServices(cleaner) {
                 await eventually { consumer.status().isProtected }
                 let token = try await fixture.fixture.insert()
                 try await consumer.waitUntilCaughtUp(to: token)
@@ -209,7 +209,7 @@ struct ConsumerBrokerTests {
         #expect(record.role == "required")
         // Known to the store: protected at once, without a cleaner.
         let again = HistoryConsumer(fixture.store, name: "c", broker: fixture.broker, options: fixture.options())
-        try await running(again) {
+        try await withServices(again) {
             try await again.waitUntilCaughtUp(to: fixture.store.currentToken())
             #expect(again.status().isProtected)
         }
@@ -224,12 +224,12 @@ struct ConsumerBrokerTests {
                 fixture.store, name: $0, contexts: [RecordingContext()], broker: fixture.broker,
                 options: fixture.options { $0.registrationWait = .seconds(20) })
         }
-        try await running(cleaner) {
+        try await withServices(cleaner) {
             var tokens: [HistoryToken] = []
             for consumer in consumers {
                 let token = try await fixture.fixture.insert()
                 tokens.append(token)
-                try await running(consumer) {
+                try await withServices(consumer) {
                     try await consumer.waitUntilCaughtUp(to: token)
                     while try await !fixture.store.consumers().contains(where: {
                         $0.name == consumer.name && $0.acknowledged == token

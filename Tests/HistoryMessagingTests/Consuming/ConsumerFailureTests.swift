@@ -24,7 +24,7 @@ struct ConsumerFailureTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 4 })
         let head = try await fixture.insert(3)
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer) == "cannot merge 3")
             // The first attempt was at all of them; then each alone.
             #expect(consumer.status().counts.failures == 5)
@@ -46,7 +46,7 @@ struct ConsumerFailureTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 2 })
         let head = try await fixture.insert(5)
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer) == "cannot merge 3")
             try await consumer.skip(reason: "known bad")
             // It returns when that is done.
@@ -75,10 +75,10 @@ struct ConsumerFailureTests {
         context.fail(at: [1])
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 1 })
-        try await running(consumer) { #expect(await stalled(consumer) == "cannot merge 1") }
+        try await withServices(consumer) { #expect(await stalled(consumer) == "cannot merge 1") }
         context.fail(at: [])
         let head = try await fixture.store.currentToken()
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
         #expect(context.sequences == [1])
     }
 
@@ -90,7 +90,7 @@ struct ConsumerFailureTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 1 })
         try await fixture.insert(2)
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer) == "cannot merge 2")
             try await consumer.rewind(to: .now)
             try await consumer.waitUntilCaughtUp(to: fixture.insert())

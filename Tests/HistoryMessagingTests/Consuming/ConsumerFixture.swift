@@ -47,19 +47,6 @@ struct ConsumerFixture {
     struct Missing: Error {}
 }
 
-/// Runs a service as long as a closure runs.
-func running<Value: Sendable>(
-    _ services: any HistoryService..., body: () async throws -> Value
-) async throws -> Value {
-    try await withThrowingTaskGroup(of: Void.self) { group in
-        for service in services { group.addTask { try await service.run() } }
-        let value = try await body()
-        for service in services { await service.stop() }
-        try await group.waitForAll()
-        return value
-    }
-}
-
 /// What happened, in order, from wherever.
 final class Journal: Sendable {
     private struct State {

@@ -9,9 +9,9 @@ import TidingsTestKit
 struct ConsumerHookTests {
     /// Runs a consumer from now on, as long as a closure writes, and until everything is merged.
     private func merging(
-        _ consumer: HistoryConsumer, _ fixture: ConsumerFixture, _ body: () async throws -> Void
+        _ consumer: HistoryConsumer, _ fixture: ConsumerFixture, _ body: @escaping @Sendable () async throws -> Void
     ) async throws {
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
             try await body()
             try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
@@ -86,7 +86,7 @@ struct ConsumerHookTests {
             ids.append(await consumer.observe("article", .insert) { _ in journal.add(name) })
         }
         await consumer.observe("note", .insert) { _ in journal.add("note") }
-        try await merging(consumer, fixture) {
+        try await merging(consumer, fixture) { [ids] in
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
             #expect(journal.entries == ["a", "b", "c"])
             journal.clear()

@@ -26,7 +26,7 @@ struct ConsumerOutageTests {
             calls.withLock { $0 += 1 }
             while consumer.status().counts.deliveries < 3 { try await Task.sleep(for: .milliseconds(20)) }
         }
-        try await running(publisher, consumer) {
+        try await withServices(publisher, consumer) {
             await eventually { consumer.status().broker == .open }
             let token = try await fixture.fixture.insert()
             try await consumer.waitUntilCaughtUp(to: token)
@@ -58,7 +58,7 @@ struct ConsumerOutageTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context], broker: fixture.broker, options: fixture.options())
         let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
-        try await running(publisher, consumer) {
+        try await withServices(publisher, consumer) {
             await eventually { consumer.status().counts.deliveries > 0 }
             let first = try await fixture.fixture.insert()
             await eventually { consumer.status().acknowledged == first }

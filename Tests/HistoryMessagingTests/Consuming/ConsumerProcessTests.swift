@@ -67,7 +67,7 @@ struct ConsumerProcessTests {
         let names = fixture.names
         try await fixture.connected { try await $0.declare(names.cleaning) }
         let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
-        try await running(publisher) {
+        try await withServices(publisher) {
             try await crash(fixture.fixture, at: step, kills: 20, url: fixture.host.url)
         }
     }

@@ -25,13 +25,13 @@ struct ConsumerProtectionTests {
         let first = try await fixture.fixture.insert()
         let without = HistoryConsumer(
             fixture.store, name: "c", contexts: [RecordingContext()], options: fixture.fixture.options())
-        try await running(without) { try await without.waitUntilCaughtUp(to: first) }
+        try await withServices(without) { try await without.waitUntilCaughtUp(to: first) }
         #expect(try await record(fixture.store)?.user == nil)
         let cleaner = HistoryCleaner(fixture.store, broker: fixture.broker)
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [RecordingContext()], broker: fixture.broker,
             options: fixture.options())
-        try await running(cleaner, consumer) {
+        try await withServices(cleaner, consumer) {
             let token = try await fixture.fixture.insert()
             try await consumer.waitUntilCaughtUp(to: token)
             try await until(fixture.store) { $0.acknowledged == token }
@@ -49,7 +49,7 @@ struct ConsumerProtectionTests {
             fixture.store, name: "c", contexts: [RecordingContext()], options: fixture.options())
         for _ in 0..<50 {
             let token = try await fixture.insert()
-            try await running(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
+            try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
             #expect(try await record(fixture.store)?.acknowledged == token)
         }
     }
@@ -61,10 +61,10 @@ struct ConsumerProtectionTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [RecordingContext()], broker: fixture.broker,
             options: fixture.options { $0.registrationWait = .seconds(20) })
-        try await running(cleaner) {
+        try await withServices(cleaner) {
             for _ in 0..<15 {
                 let token = try await fixture.fixture.insert()
-                try await running(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
+                try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
                 try await until(fixture.store) { $0.acknowledged == token }
             }
         }
@@ -81,7 +81,7 @@ struct ConsumerProtectionTests {
         let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: fixture.options())
         let first = try await fixture.insert(2)
         let head = try await fixture.insert(2)
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
             try await until(fixture.store) { hold($0) == head.sequence }
             // It can go no further than there.
@@ -103,7 +103,7 @@ struct ConsumerProtectionTests {
             options: fixture.options { $0.registrationWait = .seconds(20) })
         let first = try await fixture.fixture.insert(2)
         let head = try await fixture.fixture.insert(2)
-        try await running(cleaner, consumer) {
+        try await withServices(cleaner, consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
             try await until(fixture.store) { hold($0) == head.sequence }
             context.fail(at: [first.sequence + 1])
@@ -126,15 +126,15 @@ struct ConsumerProtectionTests {
         }
         let first = try await fixture.insert(2)
         let before = consumer()
-        try await running(before) { try await before.waitUntilCaughtUp(to: first) }
+        try await withServices(before) { try await before.waitUntilCaughtUp(to: first) }
         let copy = try await durable.contents()
         let second = try await fixture.insert(2)
         let between = consumer()
-        try await running(between) { try await between.waitUntilCaughtUp(to: second) }
+        try await withServices(between) { try await between.waitUntilCaughtUp(to: second) }
         try await durable.restore(copy)
         durable.fail(true)
         let after = consumer()
-        try await running(after) {
+        try await withServices(after) {
             try await until(fixture.store) { hold($0) == first.sequence }
             durable.fail(false)
             try await after.waitUntilCaughtUp(to: second)
@@ -149,11 +149,11 @@ struct ConsumerProtectionTests {
         let options = fixture.options { $0.start = .beginning }
         let head = try await fixture.insert(3)
         let before = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: options)
-        try await running(before) { try await before.waitUntilCaughtUp(to: head) }
+        try await withServices(before) { try await before.waitUntilCaughtUp(to: head) }
         try FileManager.default.removeItem(atPath: "\(fixture.temporary.path)-tokens/c.token")
         context.fail(at: [1])
         let after = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: options)
-        try await running(after) { try await until(fixture.store) { hold($0) == 0 } }
+        try await withServices(after) { try await until(fixture.store) { hold($0) == 0 } }
         #expect(after.status().isProtected)
     }
 }

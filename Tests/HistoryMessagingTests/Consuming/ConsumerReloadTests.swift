@@ -20,7 +20,7 @@ struct ConsumerReloadTests {
         }
         let mirror = MirrorContext()
         let consumer = HistoryConsumer(store, name: "c", contexts: [mirror], options: fixture.options())
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
             try await store.track(["late"])
             try await fixture.temporary.write("UPDATE late SET v = v + 10 WHERE id = 2; INSERT INTO late(v) VALUES (4)")
@@ -42,7 +42,7 @@ struct ConsumerReloadTests {
         let mirror = MirrorContext()
         let consumer = HistoryConsumer(
             store, name: "c", contexts: [projection, mirror], options: fixture.options { $0.pageSize = 5 })
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: fixture.insert()) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: fixture.insert()) }
         try await fixture.insert(3)
         try await store.migrate { db in
             try db.execute("CREATE TABLE late(id INTEGER PRIMARY KEY, v INTEGER)")
@@ -58,7 +58,7 @@ struct ConsumerReloadTests {
                 try db.execute("INSERT INTO note(text) VALUES (?)", "note \(number)")
             }
         }
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: store.currentToken()) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: store.currentToken()) }
         for entity in ["late", "article", "note"] {
             #expect(try await mirror.rows(of: entity) == MirrorContext.rows(of: entity, in: store))
         }
@@ -76,7 +76,7 @@ struct ConsumerReloadTests {
         let consumer = HistoryConsumer(
             store, name: "c", contexts: [mirror], options: fixture.options { $0.excludingAuthors = ["migrator"] })
         let migrator = try await fixture.author("migrator")
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
             try await migrator.migrate { db in
                 try db.execute("CREATE TABLE late(id INTEGER PRIMARY KEY, v INTEGER)")
@@ -97,7 +97,7 @@ struct ConsumerReloadTests {
         func run() async throws -> Int {
             let consumer = HistoryConsumer(
                 fixture.store, name: "c", contexts: [context], options: fixture.options())
-            try await running(consumer) { try await consumer.waitUntilCaughtUp(to: fixture.insert()) }
+            try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: fixture.insert()) }
             #expect(consumer.status().counts.resyncs == 0)
             return context.mirror.wholeLoads
         }

@@ -17,7 +17,7 @@ struct ConsumerResyncTests {
         let consumer = HistoryConsumer(store, name: "c", contexts: contexts, options: fixture.options())
         let resyncs = Locked<[HistoryResync]>([])
         await consumer.addResyncHook { resync in resyncs.withLock { $0.append(resync) } }
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: store.currentToken()) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: store.currentToken()) }
         return (consumer.status(), resyncs.withLock { $0 })
     }
 
@@ -110,7 +110,7 @@ struct ConsumerResyncTests {
         }
         let resyncs = Locked<[HistoryResync]>([])
         await consumer.addResyncHook { resync in resyncs.withLock { $0.append(resync) } }
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: store.currentToken()) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: store.currentToken()) }
         #expect(recording.sequences == [1, 2, 3, 4, 8, 9, 10])
         #expect(resyncs.withLock { $0.map(\.lost?.sequence) } == [4])
         #expect(resyncs.withLock { $0.map(\.token.sequence) } == [7])
@@ -138,7 +138,7 @@ struct ConsumerResyncTests {
         var options = fixture.options()
         options.tokenDirectory = directory.file("tokens")
         let before = HistoryConsumer(fixture.store, name: "c", contexts: [mirror, recording], options: options)
-        try await running(before) { try await before.waitUntilCaughtUp(to: fixture.store.currentToken()) }
+        try await withServices(before) { try await before.waitUntilCaughtUp(to: fixture.store.currentToken()) }
         #expect(mirror.rows(of: "article").count == 7)
         // After the power loss: other transactions in their place.
         let store = try await HistoryStore.open(path, author: "orders")
@@ -146,7 +146,7 @@ struct ConsumerResyncTests {
         let after = HistoryConsumer(store, name: "c", contexts: [mirror, recording], options: options)
         let resyncs = Locked<[HistoryResync]>([])
         await after.addResyncHook { resync in resyncs.withLock { $0.append(resync) } }
-        try await running(after) { try await after.waitUntilCaughtUp(to: store.currentToken()) }
+        try await withServices(after) { try await after.waitUntilCaughtUp(to: store.currentToken()) }
         #expect(try await mirror.rows(of: "article") == MirrorContext.rows(of: "article", in: store))
         #expect(mirror.rows(of: "article").count == 5)
         #expect(resyncs.withLock { $0.count } == 1)
@@ -167,7 +167,7 @@ struct ConsumerResyncTests {
             fixture.store, name: "c", contexts: [mirror, durable], options: fixture.options { $0.start = .beginning })
         let resyncs = Locked<[HistoryResync]>([])
         await consumer.addResyncHook { resync in resyncs.withLock { $0.append(resync) } }
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
             // As SQLite's own restore does it: over the connections that are open.
             let source = try await SQLiteConnection.open(older)

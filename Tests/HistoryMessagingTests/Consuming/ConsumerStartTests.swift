@@ -14,7 +14,7 @@ struct ConsumerStartTests {
     ) async throws {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: contexts, options: fixture.options { $0.start = start })
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
         #expect(consumer.status().token == token)
         #expect(consumer.status().isProtected)
         #expect(consumer.status().counts.resyncs == 0)
@@ -100,7 +100,7 @@ struct ConsumerStartTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [durable], options: fixture.options { $0.authors = [] })
         let head = try await fixture.insert(2)
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
         #expect(try await durable.durableToken() == head)
         #expect(try await durable.contents().effects == [:])
     }
@@ -112,7 +112,7 @@ struct ConsumerStartTests {
         let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [durable], options: fixture.options())
         await consumer.addMergeHook { _ in .finish }
         let head = try await fixture.insert(2)
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
         #expect(try await durable.durableToken() == head)
         #expect(try await durable.contents().effects == [:])
     }
@@ -126,7 +126,7 @@ struct ConsumerStartTests {
             fixture.store, name: "c", contexts: [mirror, recording, durable],
             options: fixture.options { $0.start = .beginning })
         let head = try await fixture.insert(2)
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
             #expect(recording.sequences == [1, 2, 3])
             try await consumer.rewind(to: .beginning)
@@ -141,7 +141,7 @@ struct ConsumerStartTests {
         // While nothing runs: at the next run.
         try await consumer.rewind(to: .after(head))
         let next = try await fixture.insert()
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: next) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: next) }
         #expect(recording.sequences == [1, 2, 3, 1, 2, 3, 4])
         let records = try await fixture.store.read { db in
             try db.first("SELECT count(*) FROM history_audit WHERE kind = 'rewind'", as: Int.self)

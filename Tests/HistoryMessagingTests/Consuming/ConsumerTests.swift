@@ -15,7 +15,7 @@ struct ConsumerTests {
         let context = RecordingContext()
         let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: fixture.options())
         let first = try await fixture.insert(3)
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: first)
             let error = await #expect(throws: MessagingError.self) { try await consumer.run() }
             #expect(error?.code == .alreadyRunning)
@@ -25,7 +25,7 @@ struct ConsumerTests {
         let missed = try await fixture.insert(2)
         #expect(consumer.status().token == first)
         #expect(context.sequences == [1, 2, 3, 4])
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: missed) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: missed) }
         #expect(context.sequences == [1, 2, 3, 4, 5, 6])
         #expect(consumer.status().token == missed)
     }
@@ -63,7 +63,7 @@ struct ConsumerTests {
         let token = try await fixture.store.write(origin: origin) { db in
             try db.execute("INSERT INTO article(title) VALUES ('mine')")
         }.token
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: #require(token)) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: #require(token)) }
         #expect(own.sequences == [1])
         #expect(index.sequences == [1, 2])
         #expect(consumer.status().token == token)
@@ -74,7 +74,7 @@ struct ConsumerTests {
         let fixture = try await ConsumerFixture()
         let own = RecordingContext("own", origin: fixture.store.origin)
         let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [own], options: fixture.options())
-        try await running(consumer) {
+        try await withServices(consumer) {
             let token = try await fixture.insert(5)
             while try await fixture.store.consumers().map(\.acknowledged) != [token] {
                 try await Task.sleep(for: .milliseconds(2))
@@ -96,7 +96,7 @@ struct ConsumerTests {
         ]
         try await fixture.insert()
         let token = try await fixture.insert(into: other)
-        try await running(consumers[0], consumers[1]) {
+        try await withServices(consumers[0], consumers[1]) {
             for consumer in consumers { try await consumer.waitUntilCaughtUp(to: token) }
         }
         #expect(contexts[0].sequences == [3])
@@ -113,7 +113,7 @@ struct ConsumerTests {
         let head = try await fixture.store.currentToken()
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context], options: fixture.options(example.change))
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
             while consumer.status().acknowledged != head { try await Task.sleep(for: .milliseconds(2)) }
         }
@@ -152,7 +152,7 @@ struct ConsumerTests {
             return .continue
         }
         await consumer.observe("article", .insert) { journal.add("observer \($0.count)") }
-        try await running(consumer) {
+        try await withServices(consumer) {
             while consumer.status().acknowledged == nil { try await Task.sleep(for: .milliseconds(2)) }
             journal.clear()
             let token = try await fixture.insert()
@@ -177,9 +177,9 @@ struct ConsumerTests {
             HistoryConsumer(fixture.store, name: $0, contexts: [RecordingContext()], options: fixture.options())
         }
         let first = try await fixture.insert()
-        try await running(consumers[0]) { try await consumers[0].waitUntilCaughtUp(to: first) }
+        try await withServices(consumers[0]) { try await consumers[0].waitUntilCaughtUp(to: first) }
         let second = try await fixture.insert()
-        try await running(consumers[1]) { try await consumers[1].waitUntilCaughtUp(to: second) }
+        try await withServices(consumers[1]) { try await consumers[1].waitUntilCaughtUp(to: second) }
         #expect(consumers[0].status().token == first)
         #expect(consumers[1].status().token == second)
     }
@@ -192,7 +192,7 @@ struct ConsumerTests {
         await consumer.observe("article", .insert) { group in
             for try await change in group { seen.withLock { $0.append("\(change.after?["title"] ?? .null)") } }
         }
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<100 {
                     group.addTask {
@@ -218,7 +218,7 @@ struct ConsumerTests {
         let other = try await HistoryStore.open(fixture.temporary.path, author: "late", options: options)
         let context = RecordingContext()
         let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: fixture.options())
-        try await running(consumer) {
+        try await withServices(consumer) {
             for step in [Duration.seconds(-3600), .seconds(7200), .seconds(-100_000)] {
                 clock.advance(by: step)
                 try await fixture.insert(into: other)
@@ -233,7 +233,7 @@ struct ConsumerTests {
     func idle() async throws {
         let fixture = try await ConsumerFixture()
         let consumer = HistoryConsumer(fixture.store, name: "c", options: fixture.options { $0.authors = [] })
-        try await running(consumer) {
+        try await withServices(consumer) {
             for _ in 0..<3 {
                 let token = try await fixture.insert()
                 while consumer.status().acknowledged != token { try await Task.sleep(for: .milliseconds(2)) }
@@ -248,14 +248,14 @@ struct ConsumerTests {
         let consumer = HistoryConsumer(fixture.store, name: "c", options: fixture.options())
         let second = HistoryConsumer(fixture.store, name: "c", options: fixture.options())
         let token = try await fixture.insert()
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: token)
             let error = await #expect(throws: MessagingError.self) { try await second.run() }
             #expect(error?.code == .inUse)
             #expect(error?.message.contains("process \(getpid()) on \(fixture.store.origin.host)") == true)
         }
         // The name is free again.
-        try await running(second) { try await second.waitUntilCaughtUp(to: token) }
+        try await withServices(second) { try await second.waitUntilCaughtUp(to: token) }
     }
 
     @Test("An empty name, and two contexts of one name, are refused")
@@ -278,7 +278,7 @@ struct ConsumerTests {
         let far = HistoryToken(storeID: head.storeID, epoch: head.epoch, sequence: 1000, nonce: 1)
         let waiter = Task { try await consumer.waitUntilCaughtUp(to: far) }
         let cancelled = Task { try await consumer.waitUntilCaughtUp(to: far) }
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
             cancelled.cancel()
             await #expect(throws: CancellationError.self) { try await cancelled.value }
@@ -294,7 +294,7 @@ struct ConsumerTests {
             fixture.store, name: "c", contexts: [MirrorContext()], options: fixture.options())
         let token = try await fixture.insert()
         for _ in 0..<3 {
-            try await running(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
+            try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
             while await consumer.livingAgents > 0 { try await Task.sleep(for: .milliseconds(2)) }
         }
     }
@@ -310,7 +310,7 @@ struct ConsumerTests {
         run.cancel()
         await #expect(throws: CancellationError.self) { try await run.value }
         let next = try await fixture.insert()
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: next) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: next) }
         #expect(context.sequences == [1, 2, 3])
     }
 

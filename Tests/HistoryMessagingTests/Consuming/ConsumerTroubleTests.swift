@@ -38,7 +38,7 @@ struct ConsumerTroubleTests {
                 }
             })
         let first = try await fixture.insert()
-        try await running(consumer) {
+        try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: first)
             await eventually { consumer.status().acknowledged == first }
             isFull.withLock { $0 = true }
@@ -68,7 +68,7 @@ struct ConsumerTroubleTests {
                 options.onTokenWrite = { if isFull.withLock({ $0 }) { throw NoSpace() } }
             })
         let head = try await fixture.insert(2)
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer) == "cannot merge 2")
             isFull.withLock { $0 = true }
             await #expect(throws: NoSpace.self) { try await consumer.rewind(to: .now) }
@@ -102,7 +102,7 @@ struct ConsumerTroubleTests {
             })
         let head = try await fixture.insert()
         let other = try await SQLiteConnection.open(fixture.temporary.path)
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer) == "cannot merge 2")
             // The record of the skip waits for this one.
             try await other.run { db in try db.execute("BEGIN IMMEDIATE") }
@@ -140,7 +140,7 @@ struct ConsumerTroubleTests {
             fixture.store, name: "c", contexts: [context, durable],
             options: fixture.options { $0.attemptsBeforeStall = 2 })
         let head = try await fixture.insert(2)
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer) == "cannot merge 2")
             durable.fail(true)
             await #expect(throws: FileContext.Failure.self) { try await consumer.skip(reason: "bad") }
@@ -172,7 +172,7 @@ struct ConsumerTroubleTests {
             if isFirst { throw CancellationError() }
         }
         let head = try await fixture.insert()
-        try await running(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
         #expect(calls.withLock { $0 } == 2)
         #expect(consumer.status().counts.failures == 1)
     }
@@ -203,7 +203,7 @@ struct ConsumerTroubleTests {
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [view], options: fixture.options { $0.attemptsBeforeStall = 1 })
         let head = try await fixture.insert(2)
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer) == "no space left")
             await #expect(throws: NoSpace.self) { try await consumer.rewind(to: .now) }
             #expect(await stalled(consumer) == "no space left")
@@ -225,7 +225,7 @@ struct ConsumerTroubleTests {
         try await fixture.insert(2)
         try await consumer.rewind(to: .after(first))
         try await fixture.store.deleteHistory(before: .sequence(4))
-        try await running(consumer) {
+        try await withServices(consumer) {
             #expect(await stalled(consumer).hasPrefix("tokenExpired"))
             try await consumer.rewind(to: .now)
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
@@ -267,7 +267,7 @@ struct ConsumerTroubleTests {
             options: fixture.options { $0.attemptsBeforeStall = 2 })
         let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
         try await fixture.connected { try await $0.declare(names.consuming(as: "c")) }
-        try await running(publisher, consumer) {
+        try await withServices(publisher, consumer) {
             await eventually { consumer.status().counts.deliveries == 1 }
             let second = try await fixture.fixture.insert()
             let third = try await fixture.fixture.insert()
@@ -303,7 +303,7 @@ extension ConsumerTroubleTests {
                 #expect(try await publisher.publish(message, to: address) == .confirmed)
             }
         }
-        try await running(consumer) { await eventually { consumer.status().counts.dead == 1 } }
+        try await withServices(consumer) { await eventually { consumer.status().counts.dead == 1 } }
         #expect(consumer.status().counts.oversized == 1)
         #expect(consumer.status().counts.deliveries == 1)
     }
@@ -328,10 +328,10 @@ struct ConsumerAlarmTests {
             for _ in 0..<60 { #expect(try await poisoner.publish(AMQPMessage([]), to: poison) == .confirmed) }
         }
         let head = try await fixture.fixture.insert(2)
-        try await running(publisher) { try await publisher.waitUntilPublished(through: head) }
+        try await withServices(publisher) { try await publisher.waitUntilPublished(through: head) }
         try await fixture.wait(for: 63, in: names.queue(of: "c"))
         try await broker.setMemoryAlarm(true)
-        try await running(consumer) {
+        try await withServices(consumer) {
             await eventually { consumer.status().counts.deliveries >= 63 }
             try await consumer.waitUntilCaughtUp(to: head)
             // The good ones are acked; the others wait, but for one or two that are sent before the broker stops reading.

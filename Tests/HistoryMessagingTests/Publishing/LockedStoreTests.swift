@@ -34,26 +34,12 @@ struct LockedStoreTests {
         return HistoryRelay(fixture.store, broker: fixture.broker, options: options)
     }
 
-    /// Runs a service beside a closure; what either throws ends both.
-    private func running(_ service: any HistoryService, _ body: @escaping @Sendable () async throws -> Void)
-        async throws
-    {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await service.run() }
-            group.addTask {
-                try await body()
-                await service.stop()
-            }
-            while try await group.next() != nil {}
-        }
-    }
-
     private static let warning = "the store cannot be used now, tries again"
 
     @Test("The publisher waits, says so once, and publishes when it is free")
     func publisherWaits() async throws {
         let (fixture, logger, lock, publisher) = (fixture, logger, lock, publisher)
-        try await running(publisher) {
+        try await withServices(publisher) {
             try await until { logger.messages.count { $0 == Self.warning } >= 2 }
             try await lock.run { try $0.execute("ROLLBACK") }
             try await publisher.waitUntilPublished(through: try await fixture.store.currentToken())
@@ -65,7 +51,7 @@ struct LockedStoreTests {
     func relayWaits() async throws {
         let (fixture, logger, lock) = (fixture, logger, lock)
         let head = try await fixture.store.currentToken().sequence
-        try await running(relay) {
+        try await withServices(relay) {
             try await until { logger.messages.count { $0 == Self.warning } >= 2 }
             try await lock.run { try $0.execute("ROLLBACK") }
             try await until { try await fixture.publishedSequence() == head }
@@ -76,7 +62,7 @@ struct LockedStoreTests {
     @Test("Both stop without an error while they wait", arguments: ["publisher", "relay"])
     func stopped(name: String) async throws {
         let logger = logger
-        try await running(name == "publisher" ? publisher : relay) {
+        try await withServices(name == "publisher" ? publisher : relay) {
             try await until { logger.messages.contains(Self.warning) }
         }
         #expect(try await fixture.messages().isEmpty)

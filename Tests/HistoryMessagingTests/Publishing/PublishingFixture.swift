@@ -107,26 +107,37 @@ struct PublishingFixture {
     func publishedSequence() async throws -> Int64? { try await store.info().publishedSequence }
 }
 
-/// Runs services as long as a closure runs, then stops them.
+/// Runs services as long as a closure runs, then stops them. What one of them throws ends the closure: it would else wait
+/// for what nobody does any more.
 func withServices<Value: Sendable>(
-    _ services: any HistoryService..., body: @Sendable () async throws -> Value
+    _ services: any HistoryService..., body: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
-    try await withThrowingTaskGroup(of: Void.self) { group in
-        for service in services { group.addTask { try await service.run() } }
-        let value: Value
-        do {
-            value = try await body()
-        } catch {
-            group.cancelAll()
-            throw error
+    try await withThrowingTaskGroup(of: Value?.self) { group in
+        for service in services {
+            group.addTask {
+                try await service.run()
+                return nil
+            }
         }
-        for service in services { await service.stop() }
-        while try await group.next() != nil {}
-        return value
+        group.addTask { try await body() }
+        var value: Value?
+        while let ended = try await group.next() {
+            guard let ended else { continue }
+            value = ended
+            for service in services { await service.stop() }
+        }
+        return try #require(value)
     }
 }
 
-/// Waits until something holds. For what nothing tells of; each look is a request of its own.
-func until(_ condition: @Sendable () async throws -> Bool) async throws {
-    while try await !condition() { try await Task.sleep(for: .milliseconds(5)) }
+/// Waits until something holds. For what nothing tells of; each look is a request of its own. What does not come to hold
+/// within a minute is told with its place.
+func until(
+    sourceLocation: SourceLocation = #_sourceLocation, _ condition: @Sendable () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + .seconds(60)
+    while try await !condition() {
+        try #require(ContinuousClock.now < deadline, "does not come to hold", sourceLocation: sourceLocation)
+        try await Task.sleep(for: .milliseconds(5))
+    }
 }

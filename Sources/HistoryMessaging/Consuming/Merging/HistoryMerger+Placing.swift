@@ -143,6 +143,8 @@ extension HistoryMerger {
                 ("lost", lost?.description ?? ""), ("token", shared.description),
                 ("reloaded", reloaded.joined(separator: ",")), ("missed", missed.joined(separator: ",")),
             ])
+        // Of this epoch still: nobody else may know of it.
+        if let lost, (try? await store.hasLost(lost)) == true { await prove(lost) }
         for (_, call) in hooks.withLock({ $0.resyncing }) { await call(resync) }
     }
 

@@ -18,6 +18,8 @@ actor HistoryMerger {
     let hooks: Locked<HookRegistry>
     /// Makes what the token's file is to remember durable.
     let remember: @Sendable (StoredToken) async throws -> Void
+    /// Tells of a token that the history does not hold any more.
+    let prove: @Sendable (HistoryToken) async -> Void
     var members: [Member]
     /// Up to where hooks have been called: the consumer's own token.
     var shared: HistoryToken?
@@ -29,13 +31,15 @@ actor HistoryMerger {
     init(
         _ store: HistoryStore, _ contexts: [any MergeContext], _ options: HistoryConsumer.Options,
         hooks: Locked<HookRegistry>, board: ConsumerBoard,
-        remember: @escaping @Sendable (StoredToken) async throws -> Void
+        remember: @escaping @Sendable (StoredToken) async throws -> Void,
+        prove: @escaping @Sendable (HistoryToken) async -> Void
     ) {
         self.store = store
         self.options = options
         self.hooks = hooks
         self.board = board
         self.remember = remember
+        self.prove = prove
         members = contexts.map { Member(context: $0, position: nil) }
     }
 
