@@ -20,6 +20,7 @@ struct EnduranceTests {
             try client.write(line: "tick")
             let tick = try #require(await lines.next()).split(separator: " ")
             ticks.append((try #require(Int(tick[1])), try #require(Int(tick[2]))))
+            try await broker.writeDownQueues()
             try await Task.sleep(for: .milliseconds(Int.random(in: 0..<300)))
             await broker.kill()
             try await broker.start()

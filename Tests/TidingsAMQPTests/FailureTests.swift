@@ -31,6 +31,7 @@ struct FailureTests {
         let broker = broker
         try await AMQPConnection.withConnection(configuration()) { connection in
             try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            try await broker.writeDownQueues()
             let publisher = await connection.publisher(window: .init(messages: 200))
             async let results = publisher.publish(numbered(0..<20_000, to: "q"))
             while await publisher.counts().confirmed < 2000 { await Task.yield() }

@@ -29,7 +29,7 @@ final class DeliveryInbox<Element: Sendable>: Sendable {
             }
             if !elements.isEmpty { return elements }
             if isFinished { return nil }
-            await wakeup.wait(until: .now + .seconds(3600))
+            await wakeup.wait()
         }
         return nil
     }

@@ -210,11 +210,13 @@ final class ConsumerBoard: Sendable {
     // MARK: Progress
 
     /// Everything is merged durably up to a token.
-    func reached(_ token: HistoryToken) {
+    ///
+    /// - Parameter isAtEnd: whether it is all that there is.
+    func reached(_ token: HistoryToken, isAtEnd: Bool = false) {
         let waiters = content.withLock { content in
             content.status.token = token
-            let reached = content.waiters.filter { Self.has(token, reached: $0.token) }
-            if !reached.isEmpty { content.waiters.removeAll { Self.has(token, reached: $0.token) } }
+            let reached = content.waiters.filter { Self.has(token, reached: $0.token, isAtEnd) }
+            if !reached.isEmpty { content.waiters.removeAll { Self.has(token, reached: $0.token, isAtEnd) } }
             return reached.map(\.continuation)
         }
         for waiter in waiters { waiter.resume() }
@@ -230,7 +232,9 @@ final class ConsumerBoard: Sendable {
             try await withCheckedThrowingContinuation { continuation in
                 let mustWait = content.withLock { content in
                     if Task.isCancelled { return false }
-                    if content.isRunning, let now = content.status.token, Self.has(now, reached: token) { return false }
+                    if content.isRunning, let now = content.status.token, Self.has(now, reached: token, false) {
+                        return false
+                    }
                     content.waiters.append(Waiter(id: id, token: token, continuation: continuation))
                     return true
                 }
@@ -250,7 +254,10 @@ final class ConsumerBoard: Sendable {
         }
     }
 
-    private static func has(_ token: HistoryToken, reached wanted: HistoryToken) -> Bool {
-        (token.epoch, token.sequence) >= (wanted.epoch, wanted.sequence)
+    /// What was written in an earlier epoch is merged where the sequence is reached; where it was lost, everything is merged
+    /// that there is.
+    private static func has(_ token: HistoryToken, reached wanted: HistoryToken, _ isAtEnd: Bool) -> Bool {
+        if token.epoch == wanted.epoch { return token.sequence >= wanted.sequence }
+        return token.epoch > wanted.epoch && (isAtEnd || token.sequence >= wanted.sequence)
     }
 }

@@ -88,7 +88,7 @@ final class ConsumerPipeline: Sendable {
         try? await remember()
         await tellPosition()
         guard let position = await durablePosition() else { return }
-        await settle(observer.takeArrivals(), head: nil)
+        await settle(head: nil)
         await acknowledger.acknowledge(position)
         await acknowledger.flush(within: Self.longestFlush)
     }
@@ -101,15 +101,13 @@ final class ConsumerPipeline: Sendable {
             board.set(.running)
             await carryOut(board.takeRewinds())
             _ = board.takeNews()
-            let arrivals = observer.takeArrivals()
-            let head = try await insist { try await self.store.currentToken() }
             // Those that are merged already: what comes next may hold the consumer up for long.
-            await settle(arrivals, head: head)
-            let isAtEnd = try await drain(to: head)
+            await settle(head: nil)
+            let (isAtEnd, head) = try await drain()
             // What could not be written before: nobody is told of more than the file says.
             let isDurable = try await insist { try await self.remember() } != nil
-            await tellPosition()
-            await settle(observer.takeArrivals(), head: nil)
+            await tellPosition(isAtEnd: isAtEnd && isDurable)
+            await settle(head: head)
             options.step(.consumerAfterBrokerAck)
             if isDurable, let position = await durablePosition() { await acknowledger.acknowledge(position) }
             if isAtEnd { await observe() }
@@ -117,15 +115,21 @@ final class ConsumerPipeline: Sendable {
     }
 
     /// Acks the deliveries whose transactions are merged; the others wait.
-    private func settle(_ arrivals: [HistoryObserver.Arrival], head: HistoryToken?) async {
-        guard let position = await durablePosition() else { return observer.putBack(arrivals) }
-        observer.putBack(await acknowledger.settle(arrivals, through: position, head: head))
+    ///
+    /// - Parameter head: how far the store went after those had come that wait already.
+    private func settle(head: HistoryToken?) async {
+        var arrivals = observer.takeArrivals()
+        if let position = await durablePosition() {
+            arrivals = await acknowledger.settle(arrivals, through: position, head: head)
+        }
+        for index in arrivals.indices { arrivals[index].wasThere = true }
+        observer.putBack(arrivals)
     }
 
     /// Waits for something to fetch, or to do.
     private func observe() async {
         while !Task.isCancelled, !board.isInterrupted, !board.takeNews() {
-            await board.wakeup.wait(until: .now + .seconds(3600))
+            await board.wakeup.wait()
         }
     }
 
@@ -183,14 +187,15 @@ final class ConsumerPipeline: Sendable {
         if !hasLooked || !board.isProtected { registrar.checkAgain() }
     }
 
-    /// Fetches and merges page by page, at least up to a token.
+    /// Fetches and merges page by page, at least up to where the store went after the first page.
     ///
-    /// - Returns: false where the head has moved on meanwhile.
-    private func drain(to head: HistoryToken?) async throws -> Bool {
+    /// - Returns: whether everything is merged, and then how far the store goes.
+    private func drain() async throws -> (isAtEnd: Bool, head: HistoryToken?) {
+        var head: HistoryToken?
         while !board.isStopping {
             try Task.checkCancellation()
-            if board.isRewinding { return false }
-            guard let position = await merger.position else { return true }
+            if board.isRewinding { return (false, nil) }
+            guard let position = await merger.position else { break }
             let size = failures.withLock { $0.pageSize(after: position.sequence, usual: options.pageSize) }
             let fetched = try await insist { try await self.fetcher.page(after: position, size: size) }
             // Interrupted: by a stop, or since everything stands elsewhere now.
@@ -198,10 +203,12 @@ final class ConsumerPipeline: Sendable {
             let end = page.batch.token
             // Fetched anew where it was not merged: alone, or from another place.
             if end.sequence > position.sequence, try await !merge(page) { continue }
-            if page.isAtEnd { return true }
-            if let head, head.epoch == end.epoch, end.sequence >= head.sequence { return false }
+            if page.isAtEnd { return (true, end) }
+            // However much is written meanwhile, what has come is acked in between.
+            if head == nil { head = try await insist { try await self.store.currentToken() } }
+            if let head, head.epoch == end.epoch, end.sequence >= head.sequence { return (false, nil) }
         }
-        return true
+        return (true, nil)
     }
 
     /// Merges a page, then makes the token durable.
@@ -243,8 +250,8 @@ final class ConsumerPipeline: Sendable {
         return position.sequence <= stored.sequence ? position : stored
     }
 
-    private func tellPosition() async {
-        if let position = await durablePosition() { board.reached(position) }
+    private func tellPosition(isAtEnd: Bool = false) async {
+        if let position = await durablePosition() { board.reached(position, isAtEnd: isAtEnd) }
     }
 
     /// Moves to where it is to be, one after the other.
@@ -375,7 +382,7 @@ final class ConsumerPipeline: Sendable {
                 .error, "stalled: \(error); retry it, or skip it with a reason", [("attempts", "\(attempts)")])
         }
         while !Task.isCancelled, !board.isInterrupted, deadline.map({ $0 > .now }) ?? true {
-            await board.wakeup.wait(until: deadline ?? .now + .seconds(3600))
+            await board.wakeup.wait(until: deadline)
         }
         try Task.checkCancellation()
         if board.takeRetry() { failures.withLock { $0.reset() } }

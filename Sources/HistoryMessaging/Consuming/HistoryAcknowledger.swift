@@ -22,6 +22,8 @@ actor HistoryAcknowledger {
     /// The newest that was taken.
     private var taken: HistoryToken?
     private let wakeup = Wakeup()
+    /// How long a consumer waits for the new epoch.
+    private static let longestProof: Duration = .seconds(1)
 
     init(
         _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
@@ -53,13 +55,13 @@ actor HistoryAcknowledger {
     ///
     /// - Parameters:
     ///   - token: up to where everything is merged, durably.
-    ///   - head: how far the store went when they had come; nil where that is not known.
+    ///   - head: how far the store went when it was looked at last; nil where that is not known.
     /// - Returns: those that are still to be merged.
     func settle(
         _ arrivals: [HistoryObserver.Arrival], through token: HistoryToken, head: HistoryToken?
     ) -> [HistoryObserver.Arrival] {
         arrivals.filter { arrival in
-            switch ArrivalFate(of: arrival.token, through: token, head: head) {
+            switch ArrivalFate(of: arrival.token, through: token, head: arrival.wasThere ? head : nil) {
             case .stays: return true
             case .merged: break
             case .beyondHead:
@@ -88,10 +90,20 @@ actor HistoryAcknowledger {
     }
 
     /// Tells of a token that was merged and that the history does not hold any more: whoever keeps the lineage begins a new
-    /// epoch, so that what is written now cannot be taken for what was lost.
-    func prove(_ lost: HistoryToken) {
+    /// epoch, so that what is written now cannot be taken for what was lost. Waits for that, a while: what is loaded before
+    /// would have to be loaded again.
+    func prove(_ lost: HistoryToken) async {
+        guard link != nil else {
+            // Without a broker nobody else would.
+            if store.isWritable { _ = try? await store.beginEpoch(afterLosing: lost) }
+            return
+        }
         self.lost = lost
         wakeup.signal()
+        let deadline = ContinuousClock.now + Self.longestProof
+        while mayBeTaken, (try? await store.hasLost(lost)) == true, ContinuousClock.now < deadline, !Task.isCancelled {
+            try? await Task.sleep(for: .milliseconds(5))
+        }
     }
 
     /// Waits until the newest token is acknowledged, a while; not where the broker is away, or takes nothing.
@@ -112,37 +124,24 @@ actor HistoryAcknowledger {
 
     /// Tells the cleaner, until it is cancelled.
     func run() async {
-        guard let link else {
-            return await run {
-                try await self.acknowledgeDirectly($0)
-            } proving: {
-                guard self.store.isWritable else { return }
-                try await self.store.beginEpoch(afterLosing: $0)
-            }
-        }
+        guard let link else { return await run { try await self.acknowledgeDirectly($0) } }
         guard await link.declareExchanges(options) else { return }
         let publisher = await link.publishing.publisher(window: .init(messages: 10))
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.repeatWhenReconnected(link) }
-            await run {
-                try await self.publish($0, publisher, link)
-            } proving: {
-                // An acknowledgement like any other: it is the cleaner who knows that it cannot be.
-                _ = try await self.publish($0, publisher, link)
-            }
+            await run { try await self.publish($0, publisher, link) }
             group.cancelAll()
         }
     }
 
-    private func run(
-        _ send: (HistoryToken) async throws -> Bool, proving prove: (HistoryToken) async throws -> Void
-    ) async {
+    private func run(_ send: (HistoryToken) async throws -> Bool) async {
         var attempt = 0
         var due = ContinuousClock.now + options.acknowledgeInterval
         while !Task.isCancelled {
             do {
                 if let token = lost {
-                    try await prove(token)
+                    // An acknowledgement like any other: it is the cleaner who knows that it cannot be.
+                    _ = try await send(token)
                     if lost == token { lost = nil }
                 } else if let token = newest, token != taken || isRepeating || ContinuousClock.now >= due {
                     isRepeating = false

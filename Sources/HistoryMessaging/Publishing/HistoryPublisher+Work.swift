@@ -141,7 +141,8 @@ extension HistoryPublisher {
         sentThrough = max(sentThrough, cursor.sequence)
         ledger.read(through: cursor.sequence)
         releaseWaiters()
-        return !page.isAtEnd || !transactions.isEmpty
+        // What is committed meanwhile is told.
+        return !page.isAtEnd
     }
 
     private func waitForRoom() async throws {
@@ -185,7 +186,7 @@ extension HistoryPublisher {
         try await recordIfDue()
         let due = rows.due(ledger.confirmedThrough(), isBusy: ledger.pending > 0)
         let deadline = [due, drain.deadline].compactMap { $0 }.min()
-        await life.wakeup.wait(until: deadline ?? .now + .seconds(3600))
+        await life.wakeup.wait(until: deadline)
         try Task.checkCancellation()
     }
 

@@ -70,7 +70,7 @@ final class ServiceLife: Sendable {
     func waitForStop() async throws {
         while !isStopping {
             try Task.checkCancellation()
-            await wakeup.wait(until: .now + .seconds(3600))
+            await wakeup.wait()
         }
     }
 }

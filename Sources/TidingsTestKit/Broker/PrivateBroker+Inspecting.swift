@@ -36,6 +36,15 @@ extension PrivateBroker {
         guard value == "done" else { throw PrivateBrokerError("the memory alarm of \(nodeName) did not change") }
     }
 
+    /// Lets the node write down which quorum queues it has, so that it may be killed.
+    ///
+    /// RabbitMQ writes the list of them half a second after it has changed. Killed before, it finds what the messages are
+    /// in no more: the queue comes back without a leader, or empty, confirmed messages and all.
+    public func writeDownQueues() async throws {
+        let value = try await evaluate("lists:usort([dets:sync(Table) || Table <- dets:all()])")
+        guard value == "[ok]" else { throw PrivateBrokerError("\(nodeName) did not write down its queues: \(value)") }
+    }
+
     /// The number of a queue's messages that are ready, that is, not delivered to a consumer.
     public func queueLength(_ name: String, virtualHost: String) async throws -> Int {
         let value = try await evaluate("\(queue(name, virtualHost)), {ok, Ready, _} = rabbit_amqqueue:stat(Q), Ready")

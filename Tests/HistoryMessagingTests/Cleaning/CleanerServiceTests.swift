@@ -137,7 +137,8 @@ struct CleanerServiceTests {
                 try await peer.acknowledge(lost, as: "a")
                 #expect(try await dead.messages(1).first?.header("tidings-reason") == reason)
                 let told = try await announced.messages(2).map(\.text)
-                #expect(told.contains { $0.contains(#""event":"epoch-changed""#) && $0.contains(#""epoch":\#(epoch)"#) })
+                #expect(
+                    told.contains { $0.contains(#""event":"epoch-changed""#) && $0.contains(#""epoch":\#(epoch)"#) })
                 #expect(told.contains { $0.contains(#""reason":"\#(reason)""#) })
                 let records = try await fixture.store.consumers()
                 #expect(records.allSatisfy { $0.state == .resyncing && $0.acknowledged == nil })

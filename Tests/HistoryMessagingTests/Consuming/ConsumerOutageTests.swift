@@ -62,9 +62,7 @@ struct ConsumerOutageTests {
             await eventually { consumer.status().counts.deliveries > 0 }
             let first = try await fixture.fixture.insert()
             await eventually { consumer.status().acknowledged == first }
-            // A quorum queue that is killed as soon as it is made finds no leader any more: the broker writes down twice a
-            // second which ones it has.
-            try await Task.sleep(for: .seconds(2))
+            try await broker.writeDownQueues()
             await broker.kill()
             let second = try await fixture.fixture.insert(2)
             try await consumer.waitUntilCaughtUp(to: second)

@@ -29,6 +29,7 @@ struct BrokerTroubleTests {
     func killed() async throws {
         let publisher = publisher
         let (fixture, broker) = (fixture, broker)
+        try await broker.writeDownQueues()
         try await withServices(publisher) {
             for _ in 0..<2 {
                 async let load = fixture.insert(2000)

@@ -44,18 +44,14 @@ extension HistoryMerger {
 
     @discardableResult
     private func place(damage: String?, onlyIfLost: Bool = false) async throws -> Bool {
-        var examination = TokenExamination(store: store, reason: damage)
-        var sharedStanding = try await examination.standing(of: shared)
-        var kinds: [PlacementPlan.Member] = []
-        for member in members {
-            var standing = try await examination.standing(of: member.position)
-            if standing == .good, member.exclusion.through.isEmpty, isBehindReload(member) { standing = .missing }
-            if damage != nil, member.context.canLoad { standing = .lost }
-            kinds.append(
-                PlacementPlan.Member(
-                    isDurable: member.context.isDurable, canLoad: member.context.canLoad, standing: standing))
+        var (sharedStanding, kinds, examination) = try await examine(damage)
+        if let lost = examination.lost, try await store.hasLost(lost) {
+            // Nobody else may know. Once a new epoch has begun, no token of this one can be used.
+            await prove(lost)
+            let first = examination
+            (sharedStanding, kinds, examination) = try await examine(damage)
+            (examination.reason, examination.lost) = (first.reason, first.lost)
         }
-        if damage != nil { sharedStanding = .lost }
         if onlyIfLost, sharedStanding != .lost, !kinds.contains(where: { $0.standing == .lost }) { return false }
         let plan = PlacementPlan(shared: sharedStanding, members: kinds, start: options.start)
         let loaded = try await carryOut(shared: plan.shared, members: plan.members)
@@ -67,6 +63,24 @@ extension HistoryMerger {
             reason, examination.lost, reloaded: loaded, missed: missed,
             isLoss: sharedStanding == .lost || !missed.isEmpty)
         return true
+    }
+
+    /// How the consumer's token and those of the contexts stand.
+    private func examine(
+        _ damage: String?
+    ) async throws -> (PlacementPlan.Standing, [PlacementPlan.Member], TokenExamination) {
+        var examination = TokenExamination(store: store, reason: damage)
+        let sharedStanding = try await examination.standing(of: shared)
+        var kinds: [PlacementPlan.Member] = []
+        for member in members {
+            var standing = try await examination.standing(of: member.position)
+            if standing == .good, member.exclusion.through.isEmpty, isBehindReload(member) { standing = .missing }
+            if damage != nil, member.context.canLoad { standing = .lost }
+            kinds.append(
+                PlacementPlan.Member(
+                    isDurable: member.context.isDurable, canLoad: member.context.canLoad, standing: standing))
+        }
+        return (damage == nil ? sharedStanding : .lost, kinds, examination)
     }
 
     /// True where the context may hold rows that are newer than its token, as a crash left it.
@@ -143,8 +157,6 @@ extension HistoryMerger {
                 ("lost", lost?.description ?? ""), ("token", shared.description),
                 ("reloaded", reloaded.joined(separator: ",")), ("missed", missed.joined(separator: ",")),
             ])
-        // Of this epoch still: nobody else may know of it.
-        if let lost, (try? await store.hasLost(lost)) == true { await prove(lost) }
         for (_, call) in hooks.withLock({ $0.resyncing }) { await call(resync) }
     }
 

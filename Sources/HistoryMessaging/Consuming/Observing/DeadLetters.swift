@@ -71,7 +71,7 @@ final class DeadLetters: Sendable {
         let publisher = await link.publishing.publisher(window: .init(messages: 10))
         while !Task.isCancelled {
             guard let letter = state.withLock({ $0.letters.first }) else {
-                await wakeup.wait(until: .now + .seconds(3600))
+                await wakeup.wait()
                 continue
             }
             guard await send(letter, publisher) else { return }

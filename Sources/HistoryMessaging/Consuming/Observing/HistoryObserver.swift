@@ -8,6 +8,8 @@ final class HistoryObserver: Sendable {
     struct Arrival: Sendable {
         let receipt: AMQPDelivery
         let token: HistoryToken
+        /// True where it had come before the store was looked at last.
+        var wasThere = false
     }
 
     private let store: HistoryStore
