@@ -70,7 +70,8 @@ public actor HistoryConsumer: HistoryService {
     /// What it is doing, and what it has done.
     public nonisolated func status() -> ConsumerStatus { board.status }
 
-    /// Waits until everything up to a token is merged, and the consumer's token is durable.
+    /// Waits until everything up to a token is merged, and the consumer's token is durable. Where the token's epoch has
+    /// ended, its history may have been lost: then until everything is merged that there is.
     ///
     /// Throws what ends the run meanwhile, ``MessagingError`` `stopped` where it is stopped, and `CancellationError`.
     /// Where nothing runs it waits for the run.
