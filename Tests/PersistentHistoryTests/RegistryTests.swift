@@ -192,6 +192,43 @@ struct RegistryTests {
         #expect(try await other.write { try $0.execute("INSERT INTO t(v) VALUES (1)") }.token?.epoch == 2)
     }
 
+    @Test("P28: the new epoch is after every one that was lost, and two copies do not outbid each other")
+    func laterEpochs() async throws {
+        let clock = TestClock()
+        var options = HistoryStore.Options()
+        options.clock = clock
+        let temporary = try await TemporaryStore(schema: Self.schema, options: options)
+        let store = temporary.store
+        for name in ["a", "b", "c"] { try await store.register(consumer: name, author: "orders") }
+        func acknowledge(_ list: [(name: String, epoch: Int64)]) async throws -> AcknowledgementOutcome {
+            try await store.acknowledge(
+                list.map { name, epoch in
+                    let token = HistoryToken(storeID: store.storeID, epoch: epoch, sequence: 1, nonce: 1)
+                    return Acknowledgement(consumer: name, token: token)
+                }, startsEpoch: true)
+        }
+        let first = try await acknowledge([("a", 1), ("b", 4), ("c", 3)])
+        #expect(first.verdicts == [.refused(.otherNonce), .refused(.laterEpoch), .refused(.laterEpoch)])
+        #expect(first.newEpoch == 5)
+        // The other copy answers with a later one, again and again.
+        let second = try await acknowledge([("b", 6)])
+        #expect(second.verdicts == [.refused(.laterEpoch)])
+        #expect(second.newEpoch == nil)
+        #expect(try await store.currentToken().epoch == 5)
+        // What was lost from the epoch that runs is another matter; and after an hour it may be true.
+        #expect(try await acknowledge([("a", 5)]).newEpoch == 6)
+        clock.advance(by: .seconds(3601))
+        #expect(try await acknowledge([("b", 8)]).newEpoch == 9)
+    }
+
+    @Test("an epoch that only damage explains is an error, and no overflow", arguments: [0, -1, Int64.max])
+    func damagedEpoch(_ epoch: Int64) async throws {
+        let temporary = try await Self.store(1)
+        let raw = try await SQLiteConnection.open(temporary.path)
+        try await raw.run { try $0.execute("UPDATE history_store SET epoch = ?", epoch) }
+        #expect(await Self.code { _ = try await temporary.store.currentToken() } == .damagedHistory)
+    }
+
     @Test("PHT27, PHT28, PHT30: cleaning removes strictly before the minimum, as the dry run said, and no data")
     func clean() async throws {
         let temporary = try await Self.store(40)

@@ -51,7 +51,7 @@ extension HistoryCleaner {
         switch verdict {
         case .recorded:
             counted.recorded += 1
-            see(acknowledgement.token)
+            seen.acknowledged = max(seen.acknowledged ?? acknowledgement.token, acknowledgement.token)
             delivery.ack()
         case .known:
             counted.known += 1
@@ -70,8 +70,6 @@ extension HistoryCleaner {
             due.signal()
         }
         if let epoch = outcome.newEpoch {
-            // What was seen belongs to the former one.
-            seenHead = nil
             announce(epoch: epoch, "a consumer has merged history that the store does not have")
         }
     }

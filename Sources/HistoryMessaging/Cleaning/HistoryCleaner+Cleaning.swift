@@ -82,16 +82,14 @@ extension HistoryCleaner {
     /// Whether the history still holds what this cleaner has seen of it. It does not where an older copy of the file was
     /// put in its place: then a new epoch begins, and everybody resyncs.
     private func checkLineage() async throws {
-        if let seen = seenHead, try await store.hasLost(seen) {
-            guard let epoch = try await store.beginEpoch(afterLosing: seen) else { return }
+        for token in [seen.head, seen.acknowledged].compactMap(\.self) {
+            guard try await store.hasLost(token), let epoch = try await store.beginEpoch(afterLosing: token)
+            else { continue }
             announce(epoch: epoch, "the cleaner has seen history that the store does not have any more")
         }
-        see(try await store.currentToken())
-    }
-
-    /// Keeps the newest of what the history has held. An older head says that it has been replaced since.
-    func see(_ token: HistoryToken) {
-        if seenHead.map({ $0 < token }) ?? true { seenHead = token }
+        let head = try await store.currentToken()
+        // An older one says that the history has been replaced since.
+        seen.head = max(seen.head ?? head, head)
     }
 
     /// Tells everybody of a new epoch.

@@ -34,8 +34,8 @@ public actor HistoryCleaner: HistoryService {
     var replies = ReplyMemory()
     /// Commands under way, with whoever asks for the same meanwhile.
     var asking: [ReplyMemory.Key: [AMQPDelivery]] = [:]
-    /// The newest transaction that this cleaner has seen.
-    var seenHead: HistoryToken?
+    /// The newest transaction that this cleaner has seen, and the newest that was acknowledged to it.
+    var seen: (head: HistoryToken?, acknowledged: HistoryToken?)
     /// Where acknowledgements come by no broker: what consumers had acknowledged when it looked last.
     var seenAcknowledgements: [String: HistoryToken]?
     /// Wakes the task that cleans.

@@ -222,6 +222,9 @@ final class ConsumerBoard: Sendable {
         for waiter in waiters { waiter.resume() }
     }
 
+    /// How many wait for a token.
+    var waiting: Int { content.withLock { $0.waiters.count } }
+
     /// Waits until everything is merged up to a token.
     func wait(for token: HistoryToken) async throws {
         let id = content.withLock { content in

@@ -35,7 +35,7 @@ final class ConsumerPipeline: Sendable {
         merger = HistoryMerger(store, parts.contexts, options, hooks: parts.hooks, board: board) {
             try await acknowledger.remember($0)
         } prove: {
-            await acknowledger.prove($0)
+            try await acknowledger.prove($0)
         }
         registrar = ConsumerRegistrar(
             store, name: parts.name, author: parts.author, link: link, options: options, board: board,
@@ -100,7 +100,7 @@ final class ConsumerPipeline: Sendable {
             try Task.checkCancellation()
             board.set(.running)
             await carryOut(board.takeRewinds())
-            _ = board.takeNews()
+            _ = (board.takeNews(), board.takeRetry())
             // Those that are merged already: what comes next may hold the consumer up for long.
             await settle(head: nil)
             let (isAtEnd, head) = try await drain()
@@ -189,7 +189,7 @@ final class ConsumerPipeline: Sendable {
 
     /// Fetches and merges page by page, at least up to where the store went after the first page.
     ///
-    /// - Returns: whether everything is merged, and then how far the store goes.
+    /// - Returns: whether everything is merged, and how far the store went after this had begun, where that is reached.
     private func drain() async throws -> (isAtEnd: Bool, head: HistoryToken?) {
         var head: HistoryToken?
         while !board.isStopping {
@@ -199,14 +199,17 @@ final class ConsumerPipeline: Sendable {
             let size = failures.withLock { $0.pageSize(after: position.sequence, usual: options.pageSize) }
             let fetched = try await insist { try await self.fetcher.page(after: position, size: size) }
             // Interrupted: by a stop, or since everything stands elsewhere now.
-            guard let page = fetched else { continue }
+            guard let page = fetched else {
+                head = nil
+                continue
+            }
             let end = page.batch.token
             // Fetched anew where it was not merged: alone, or from another place.
             if end.sequence > position.sequence, try await !merge(page) { continue }
             if page.isAtEnd { return (true, end) }
             // However much is written meanwhile, what has come is acked in between.
-            if head == nil { head = try await insist { try await self.store.currentToken() } }
-            if let head, head.epoch == end.epoch, end.sequence >= head.sequence { return (false, nil) }
+            if head?.epoch != end.epoch { head = try await insist { try await self.store.currentToken() } }
+            if let head, head.epoch == end.epoch, end.sequence >= head.sequence { return (false, head) }
         }
         return (true, nil)
     }
@@ -349,14 +352,21 @@ final class ConsumerPipeline: Sendable {
         guard let error = error as? HistoryError, error.code == .tokenExpired || error.code == .tokenInvalid,
             await merger.shared != nil
         else { return false }
-        do {
-            guard try await merger.resync() else { return false }
-        } catch {
-            // Loading failed, say: where the next fetch fails again, this comes again too.
-            try throwIfFatal(error)
-            try await wait(after: error, page: nil, mayStall: true)
-            return true
+        var hasFailed = false
+        while true {
+            do {
+                guard try await merger.resync() || hasFailed else { return false }
+                break
+            } catch {
+                // Loading failed, say. Some may stand elsewhere already: nobody may go on before all do.
+                hasFailed = true
+                try throwIfFatal(error)
+                try await wait(after: error, page: nil, mayStall: true)
+                if board.isStopping { return true }
+                await carryOut(board.takeRewinds())
+            }
         }
+        failures.withLock { $0.reset() }
         registrar.checkAgain()
         await tellPosition()
         return true

@@ -17,8 +17,8 @@ actor HistoryAcknowledger {
     /// The newest token that may be acknowledged; older ones matter to nobody.
     private var newest: HistoryToken?
     private var isRepeating = false
-    /// A token that the history does not hold any more, until somebody has been told of it.
-    private var lost: HistoryToken?
+    /// A token that the history does not hold any more, until a new epoch has begun, and when to tell of it again.
+    private var lost: (token: HistoryToken, due: ContinuousClock.Instant)?
     /// The newest that was taken.
     private var taken: HistoryToken?
     private let wakeup = Wakeup()
@@ -86,19 +86,21 @@ actor HistoryAcknowledger {
     /// Acknowledges again: who was told may be gone.
     func repeatAcknowledgement() {
         isRepeating = true
+        lost?.due = .now
         wakeup.signal()
     }
 
     /// Tells of a token that was merged and that the history does not hold any more: whoever keeps the lineage begins a new
     /// epoch, so that what is written now cannot be taken for what was lost. Waits for that, a while: what is loaded before
     /// would have to be loaded again.
-    func prove(_ lost: HistoryToken) async {
+    ///
+    /// Throws what the store throws where this consumer itself begins the epoch: where there is no broker.
+    func prove(_ lost: HistoryToken) async throws {
         guard link != nil else {
-            // Without a broker nobody else would.
-            if store.isWritable { _ = try? await store.beginEpoch(afterLosing: lost) }
+            if store.isWritable { try await store.beginEpoch(afterLosing: lost) }
             return
         }
-        self.lost = lost
+        self.lost = (lost, .now)
         wakeup.signal()
         let deadline = ContinuousClock.now + Self.longestProof
         while mayBeTaken, (try? await store.hasLost(lost)) == true, ContinuousClock.now < deadline, !Task.isCancelled {
@@ -139,14 +141,20 @@ actor HistoryAcknowledger {
         var due = ContinuousClock.now + options.acknowledgeInterval
         while !Task.isCancelled {
             do {
-                if let token = lost {
-                    // An acknowledgement like any other: it is the cleaner who knows that it cannot be.
-                    _ = try await send(token)
-                    if lost == token { lost = nil }
+                if let lost, lost.due <= .now {
+                    self.lost?.due = .now + options.acknowledgeInterval
+                    if try await store.hasLost(lost.token) {
+                        // An acknowledgement like any other: it is the cleaner who knows that it cannot be. One that does not
+                        // count yet, since the consumer is not registered, comes again.
+                        _ = try await send(lost.token)
+                    } else if self.lost?.token == lost.token {
+                        self.lost = nil
+                    }
                 } else if let token = newest, token != taken || isRepeating || ContinuousClock.now >= due {
-                    isRepeating = false
                     due = .now + options.acknowledgeInterval
-                    if try await send(token) {
+                    let isTaken = try await send(token)
+                    isRepeating = false
+                    if isTaken {
                         board.set(acknowledged: token)
                         options.step(.consumerAfterAcknowledgement)
                         attempt = 0
@@ -156,7 +164,7 @@ actor HistoryAcknowledger {
                     // Also where nobody wanted it: not again at once.
                     taken = token
                 } else {
-                    await wakeup.wait(until: due)
+                    await wakeup.wait(until: [newest.map { _ in due }, lost?.due].compactMap { $0 }.min())
                 }
             } catch {
                 guard !Task.isCancelled else { return }

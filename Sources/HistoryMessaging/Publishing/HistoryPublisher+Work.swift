@@ -92,6 +92,8 @@ extension HistoryPublisher {
     private func publishAll(_ outbox: inout Outbox, _ send: (OutgoingBatch) -> Void) async throws {
         while true {
             try Task.checkCancellation()
+            // Before it looks: what was committed before the stop is published.
+            let isStopping = life.isStopping
             do {
                 if try await publishPage(&outbox, send) {
                     try await recordIfDue()
@@ -100,7 +102,7 @@ extension HistoryPublisher {
             } catch let error as HistoryError {
                 try await goOn(after: error)
             }
-            if life.isStopping, ledger.pending == 0 { return }
+            if isStopping, ledger.pending == 0 { return }
             try checkDrain()
             try await pause()
         }

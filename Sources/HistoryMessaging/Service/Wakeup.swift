@@ -7,7 +7,7 @@ final class Wakeup: Sendable {
         var waiter: Waiter?
         var lastID = 0
         /// Lasts from wait to wait: most are over long before their time.
-        var timer: (deadline: ContinuousClock.Instant, task: Task<Void, Never>)?
+        var timer: (id: Int, deadline: ContinuousClock.Instant, task: Task<Void, Never>)?
     }
 
     private struct Waiter {
@@ -77,15 +77,19 @@ final class Wakeup: Sendable {
             guard deadline < timer.deadline else { return }
             timer.task.cancel()
         }
+        state.lastID += 1
+        let id = state.lastID
         let task = Task { [weak self] in
             try? await Task.sleep(until: deadline, clock: .continuous)
-            if !Task.isCancelled { self?.timeHasCome() }
+            self?.timeHasCome(id)
         }
-        state.timer = (deadline, task)
+        state.timer = (id, deadline, task)
     }
 
-    private func timeHasCome() {
+    private func timeHasCome(_ id: Int) {
         let continuation = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            // Another one may have taken its place.
+            guard state.timer?.id == id else { return nil }
             state.timer = nil
             guard let waiter = state.waiter, let deadline = waiter.deadline else { return nil }
             guard deadline <= .now else {

@@ -103,17 +103,14 @@ struct Registry {
             records[name] = verdict == .recorded ? record?.acknowledging(acknowledgement.token, at: time) : record
             if verdict == .recorded { changed[name] = acknowledgement.token }
             outcome.verdicts.append(verdict)
-            if let epochActor, case .refused(let refusal) = verdict, refusal.provesLostLineage {
-                let detail = "\(name) acknowledged sequence \(acknowledgement.token.sequence): \(refusal.rawValue)"
-                let epoch = try beginEpoch(
-                    after: acknowledgement.token.epoch, actor: epochActor, detail: detail)
-                outcome.newEpoch = epoch
-                // All others were of the former one.
-                outcome.verdicts += acknowledgements.dropFirst(outcome.verdicts.count).map { _ in .refused(.otherEpoch)
-                }
-                outcome.verdicts = outcome.verdicts.map { $0 == .recorded ? .refused(.otherEpoch) : $0 }
-                return outcome
+        }
+        if let epochActor, let epoch = try beginEpoch(provenBy: acknowledgements, outcome.verdicts, epochActor) {
+            outcome.newEpoch = epoch
+            // All others were of the former one.
+            outcome.verdicts = outcome.verdicts.map {
+                $0 == .recorded || $0 == .known ? .refused(.otherEpoch) : $0
             }
+            return outcome
         }
         for (name, token) in changed { try record(token, of: name) }
         return outcome
@@ -128,6 +125,35 @@ struct Registry {
     }
 
     // MARK: Epochs
+
+    /// How long nobody's word of a later epoch begins another one after one has: two copies of a store that work side by side
+    /// at one broker would else outbid each other for ever.
+    private static let outbidding: Int64 = 3_600_000_000
+
+    /// Begins a new epoch where an acknowledgement proves that history was lost, after the newest that is proven.
+    private func beginEpoch(
+        provenBy acknowledgements: [Acknowledgement], _ verdicts: [AcknowledgementVerdict], _ actor: String
+    ) throws -> Int64? {
+        var proof: (acknowledgement: Acknowledgement, refusal: AcknowledgementVerdict.Refusal)?
+        for (acknowledgement, verdict) in zip(acknowledgements, verdicts) {
+            guard case .refused(let refusal) = verdict, refusal.provesLostLineage,
+                acknowledgement.token.epoch > proof?.acknowledgement.token.epoch ?? 0
+            else { continue }
+            if refusal == .laterEpoch, try hasBeenOutbid() { continue }
+            proof = (acknowledgement, refusal)
+        }
+        guard let (acknowledgement, refusal) = proof else { return nil }
+        let (name, token) = (acknowledgement.consumer, acknowledgement.token)
+        return try beginEpoch(
+            after: token.epoch, actor: actor,
+            detail: "\(name) acknowledged sequence \(token.sequence): \(refusal.rawValue)")
+    }
+
+    private func hasBeenOutbid() throws -> Bool {
+        let sql =
+            "SELECT 1 FROM history_audit WHERE kind = 'epoch' AND detail LIKE '%: laterEpoch' AND time > ? LIMIT 1"
+        return try database.first(sql, time - Self.outbidding, as: Int64.self) != nil
+    }
 
     /// Begins a new epoch: every token that was handed out is invalid, every consumer has to acknowledge anew.
     ///

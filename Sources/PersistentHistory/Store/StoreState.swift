@@ -21,6 +21,9 @@ package struct StoreState: Sendable, Hashable {
         HistoryToken(storeID: storeID, epoch: epoch, sequence: sequence, nonce: nonce)
     }
 
+    /// Far beyond what counting reaches.
+    private static let lastEpoch: Int64 = 1 << 53
+
     static let sql =
         "SELECT uuid, epoch, purged_sequence, purged_nonce, published_sequence FROM history_store WHERE id = 1"
 
@@ -36,6 +39,10 @@ package struct StoreState: Sendable, Hashable {
                 .damagedHistory, "\(database.path): history_store has no row: restore the file from a backup")
         }
         try checkRange(state.purgedSequence, database)
+        guard (1...lastEpoch).contains(state.epoch) else {
+            throw HistoryError(
+                .damagedHistory, "\(database.path): \(state.epoch) cannot be an epoch: restore the file from a backup")
+        }
         return state
     }
 

@@ -45,9 +45,9 @@ extension HistoryMerger {
     @discardableResult
     private func place(damage: String?, onlyIfLost: Bool = false) async throws -> Bool {
         var (sharedStanding, kinds, examination) = try await examine(damage)
-        if let lost = examination.lost, try await store.hasLost(lost) {
+        if let invalid = examination.invalid {
             // Nobody else may know. Once a new epoch has begun, no token of this one can be used.
-            await prove(lost)
+            if try await store.hasLost(invalid) { try await prove(invalid) }
             let first = examination
             (sharedStanding, kinds, examination) = try await examine(damage)
             (examination.reason, examination.lost) = (first.reason, first.lost)
@@ -177,6 +177,8 @@ private struct TokenExamination {
     var reason: String?
     /// That one.
     var lost: HistoryToken?
+    /// The newest of those that the history does not hold, or not any more; purged ones are none.
+    var invalid: HistoryToken?
     private var known: [HistoryToken: Bool] = [:]
 
     init(store: HistoryStore, reason: String?) {
@@ -195,6 +197,7 @@ private struct TokenExamination {
             known[token] = false
             reason = reason ?? error.description
             lost = lost ?? token
+            if error.code == .tokenInvalid { invalid = max(invalid ?? token, token) }
             return .lost
         }
     }

@@ -19,7 +19,7 @@ actor HistoryMerger {
     /// Makes what the token's file is to remember durable.
     let remember: @Sendable (StoredToken) async throws -> Void
     /// Tells of a token that the history does not hold any more.
-    let prove: @Sendable (HistoryToken) async -> Void
+    let prove: @Sendable (HistoryToken) async throws -> Void
     var members: [Member]
     /// Up to where hooks have been called: the consumer's own token.
     var shared: HistoryToken?
@@ -32,7 +32,7 @@ actor HistoryMerger {
         _ store: HistoryStore, _ contexts: [any MergeContext], _ options: HistoryConsumer.Options,
         hooks: Locked<HookRegistry>, board: ConsumerBoard,
         remember: @escaping @Sendable (StoredToken) async throws -> Void,
-        prove: @escaping @Sendable (HistoryToken) async -> Void
+        prove: @escaping @Sendable (HistoryToken) async throws -> Void
     ) {
         self.store = store
         self.options = options
