@@ -14,13 +14,25 @@ struct ConnectionOpening: Sendable {
     ///
     /// The library ties a connection to no thread, as long as one at a time uses it: here it is handed over.
     func open() async throws(AMQPError) -> sending ConnectionHandle {
-        let result = await withCheckedContinuation { continuation in
+        // Handed over under a lock: the thread sanitizer does not see that resuming a task orders what was done before.
+        let handOver = Locked<Result<ConnectionHandle, AMQPError>?>(nil)
+        await withCheckedContinuation { continuation in
             do throws(AMQPError) {
-                try SystemThread("amqp-opening") { continuation.resume(returning: self.opened()) }.detach()
+                try SystemThread("amqp-opening") {
+                    handOver.withLock { $0 = self.opened() }
+                    continuation.resume()
+                }.detach()
             } catch {
-                continuation.resume(returning: .failure(error))
+                handOver.withLock { $0 = .failure(error) }
+                continuation.resume()
             }
         }
+        let result = handOver.withLock { result in
+            let handedOver = result
+            result = nil
+            return handedOver
+        }
+        guard let result else { throw AMQPError(.resources, "the connection was handed over to nobody") }
         return try result.get()
     }
 
