@@ -12,6 +12,8 @@ import TidingsTestKit
 @Suite("Master test")
 struct MasterTests {
     private static let transactionsInWorld = 400
+    /// How many worlds there are at a time. Each is one chain of awaited steps.
+    private static let lanes = 2
 
     private static var total: Int {
         ProcessInfo.processInfo.environment["TIDINGS_MASTER_TRANSACTIONS"].flatMap { Int($0) } ?? 2000
@@ -26,10 +28,18 @@ struct MasterTests {
     func replayEqualsStore() async throws {
         let first = Self.seed
         let worlds = max(1, (Self.total + Self.transactionsInWorld - 1) / Self.transactionsInWorld)
-        var counts = MasterWorld.Counts()
-        for index in 0..<worlds {
-            let world = try await MasterWorld(seed: first + UInt64(index))
-            try await world.run(transactions: Self.transactionsInWorld, counts: &counts)
+        let counts = try await withThrowingTaskGroup(of: MasterWorld.Counts.self) { group in
+            for lane in 0..<Self.lanes {
+                group.addTask {
+                    var counts = MasterWorld.Counts()
+                    for index in stride(from: lane, to: worlds, by: Self.lanes) {
+                        let world = try await MasterWorld(seed: first + UInt64(index))
+                        try await world.run(transactions: Self.transactionsInWorld, counts: &counts)
+                    }
+                    return counts
+                }
+            }
+            return try await group.reduce(into: MasterWorld.Counts()) { $0.add($1) }
         }
         print("master test: seed \(first), \(counts)")
         // A run in which nothing failed, nothing was rolled back or nothing spilled would prove little.
@@ -47,6 +57,14 @@ struct MasterWorld {
         var rolledBack = 0
         var changes = 0
         var inChunks = 0
+
+        mutating func add(_ other: Counts) {
+            attempted += other.attempted
+            committed += other.committed
+            rolledBack += other.rolledBack
+            changes += other.changes
+            inChunks += other.inChunks
+        }
     }
 
     private let seed: UInt64
