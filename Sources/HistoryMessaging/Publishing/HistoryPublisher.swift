@@ -31,6 +31,7 @@ public actor HistoryPublisher: HistoryService {
         /// Where it writes what happens.
         public var logger: any HistoryLogger = SilentLogger()
         package var onStep: StepObserver?
+        package var onSend: SendObserver?
 
         /// The defaults.
         public init() {}

@@ -27,6 +27,7 @@ public actor HistoryRelay: HistoryService {
         /// Where it writes what happens.
         public var logger: any HistoryLogger = SilentLogger()
         package var onStep: StepObserver?
+        package var onSend: SendObserver?
 
         /// The defaults.
         public init() {}
