@@ -190,6 +190,7 @@ public actor HistoryPublisher: HistoryService {
         status.thin += thin
         status.purged += purged
         guard let counts = sender?.counts else { return }
+        status.thin += counts.thin
         status.confirmed += counts.confirmed
         status.unrouted += counts.unrouted
         status.nacked += counts.nacked

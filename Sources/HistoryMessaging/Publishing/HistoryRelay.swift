@@ -152,6 +152,7 @@ public actor HistoryRelay: HistoryService {
         status.thin += thin
         status.purged += purged
         guard let counts = sender?.counts else { return }
+        status.thin += counts.thin
         status.confirmed += counts.confirmed
         status.unrouted += counts.unrouted
         status.nacked += counts.nacked
