@@ -70,7 +70,7 @@ struct PythonTests {
         #expect(counts["duplicates"] == sent.count - transactions.count)
     }
 
-    @Test("every table is rebuilt from what publishers of two authors, and a relay for a third one, have sent")
+    @Test("tables are rebuilt from what publishers of two authors, and a relay for a third one, have sent")
     func published() async throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         let temporary = try await RandomRows.makeStore()
@@ -78,7 +78,8 @@ struct PythonTests {
         let third = try await HistoryStore.open(temporary.path, author: "third")
         let host = try await PrivateBroker.shared().makeVirtualHost()
         let broker = try Broker(urls: host.url)
-        let queues = RandomRows.tables.indices.map { "rebuild \($0)" }
+        let tables = RandomRows.tables.prefix(2)
+        let queues = tables.indices.map { "rebuild \($0)" }
         try await bind(queues, broker.names(for: temporary.store), of: host)
         var options = HistoryRelay.Options()
         options.pollInterval = .milliseconds(20)
@@ -86,7 +87,7 @@ struct PythonTests {
         let publishers = [temporary.store, second].map { HistoryPublisher($0, broker: broker) }
         try await withServices(publishers[0], publishers[1], relay) {
             var rows = RandomRows(random: SeededGenerator(seed: seed))
-            for turn in 0..<150 {
+            for turn in 0..<90 {
                 let author = [temporary.store, second, third][turn % 3]
                 while try await !rows.write(to: author) {}
             }
@@ -94,9 +95,9 @@ struct PythonTests {
             try await until { try await temporary.store.info().publishedSequence == head }
         }
         // Each of the three has sent a part; what two have sent is a repetition.
-        for publisher in publishers { #expect(await publisher.status().confirmed >= 50) }
-        #expect(await relay.status().confirmed >= 50)
-        for (table, queue) in zip(RandomRows.tables, queues) {
+        for publisher in publishers { #expect(await publisher.status().confirmed >= 30) }
+        #expect(await relay.status().confirmed >= 30)
+        for (table, queue) in zip(tables, queues) {
             _ = try await rebuild(table, temporary, seed, from: queue, of: host)
         }
         for store in [second, third] { await store.close() }
