@@ -23,6 +23,60 @@ struct BrokerNamesTests {
         #expect(names.notifyKey("epoch-changed") == "notify.shop.epoch-changed")
     }
 
+    /// What everybody declares besides its own queues.
+    private static let exchanges = [
+        AMQPExchange("tidings.history", .topic), AMQPExchange("tidings.acks", .topic),
+        AMQPExchange("tidings.control", .topic), AMQPExchange("tidings.replies", .direct),
+        AMQPExchange("tidings.notify", .topic), AMQPExchange("tidings.dead", .topic),
+    ]
+    /// The queue of dead messages: bounded, the oldest go.
+    private static let deadQueue = AMQPQueue(
+        "tidings.$dead", arguments: ["x-max-length": 10_000, "x-overflow": "drop-head"])
+    private static let deadBinding = AMQPBinding(queue: "tidings.$dead", exchange: "tidings.dead", key: "#")
+
+    @Test("A consumer declares a bounded quorum queue with one active consumer, that expires and has no dead letters")
+    func consumersTopology() {
+        let arguments: AMQPTable = [
+            "x-single-active-consumer": true, "x-max-length": 100_000, "x-overflow": "drop-head",
+            "x-expires": 2_592_000_000, "x-queue-type": "quorum",
+        ]
+        let expected = AMQPTopology(
+            exchanges: Self.exchanges,
+            queues: [Self.deadQueue, AMQPQueue("tidings.shop.index-1", arguments: arguments)],
+            bindings: [
+                Self.deadBinding,
+                AMQPBinding(queue: "tidings.shop.index-1", exchange: "tidings.history", key: "history.shop.#"),
+            ])
+        #expect(names.consuming(as: "index-1") == expected)
+        var shorter = arguments
+        shorter["x-max-length"] = 7
+        #expect(names.consuming(as: "index-1", length: 7).queues.last?.arguments == shorter)
+    }
+
+    @Test("The cleaner declares two quorum queues with a delivery limit; a publisher no queue")
+    func servicesTopology() {
+        let arguments: AMQPTable = ["x-delivery-limit": 20, "x-queue-type": "quorum"]
+        let control = "tidings.shop.$control.cleaner"
+        let expected = AMQPTopology(
+            exchanges: Self.exchanges,
+            queues: [
+                Self.deadQueue, AMQPQueue("tidings.shop.$acks", arguments: arguments),
+                AMQPQueue(control, arguments: arguments),
+            ],
+            bindings: [
+                Self.deadBinding,
+                AMQPBinding(queue: "tidings.shop.$acks", exchange: "tidings.acks", key: "ack.shop.*"),
+                AMQPBinding(queue: control, exchange: "tidings.control", key: "control.shop.cleaner.*"),
+                AMQPBinding(queue: control, exchange: "tidings.control", key: "control.shop.all.*"),
+            ])
+        #expect(names.cleaning == expected)
+        #expect(names.publishing == AMQPTopology(exchanges: Self.exchanges))
+        // All of them outlive the broker's restart, and nothing goes by itself.
+        let queues = expected.queues + names.consuming(as: "a").queues
+        #expect(queues.allSatisfy { $0.isDurable && !$0.isExclusive && !$0.isAutoDelete })
+        #expect(names.exchanges.allSatisfy { $0.isDurable && !$0.isAutoDelete })
+    }
+
     @Test(
         "What would change a key's meaning is escaped",
         arguments: [

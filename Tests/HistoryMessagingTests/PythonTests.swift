@@ -42,6 +42,12 @@ struct PythonTests {
             let wrong = try await run(["--schema", Self.schema(name), "--check", files[0]])
             #expect(wrong.ending == .exited(1))
         }
+        let announcements = GoldenMessage.announcements.map { GoldenMessage(name: "announcement-\($0)").path }
+        let announced = try await run(["--schema", Self.schema("announcement"), "--check"] + announcements)
+        #expect(announced.output.split(separator: "\n").map(String.init) == announcements, "\(announced.error)")
+        let reply = GoldenMessage(name: "control-reply").path
+        let wrong = try await run(["--schema", Self.schema("announcement"), "--check", reply])
+        #expect(wrong.ending == .exited(1))
     }
 
     @Test("every table is rebuilt from messages alone, sent twice and out of order", arguments: RandomRows.tables)
@@ -59,17 +65,59 @@ struct PythonTests {
         let sent = Self.disturbed(messages)
         try await publish(sent, names, to: host)
 
-        let file = temporary.directory.file("rebuilt.db")
+        let counts = try await rebuild(table, temporary, seed, from: "rebuild", of: host)
+        #expect(counts["messages"] == sent.count)
+        #expect(counts["duplicates"] == sent.count - transactions.count)
+    }
+
+    @Test("tables are rebuilt from what publishers of two authors, and a relay for a third one, have sent")
+    func published() async throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        let temporary = try await RandomRows.makeStore()
+        let second = try await HistoryStore.open(temporary.path, author: "second")
+        let third = try await HistoryStore.open(temporary.path, author: "third")
+        let host = try await PrivateBroker.shared().makeVirtualHost()
+        let broker = try Broker(urls: host.url)
+        let tables = RandomRows.tables.prefix(2)
+        let queues = tables.indices.map { "rebuild \($0)" }
+        try await bind(queues, broker.names(for: temporary.store), of: host)
+        var options = HistoryRelay.Options()
+        options.pollInterval = .milliseconds(20)
+        let relay = HistoryRelay(third, broker: broker, options: options)
+        let publishers = [temporary.store, second].map { HistoryPublisher($0, broker: broker) }
+        try await withServices(publishers[0], publishers[1], relay) {
+            var rows = RandomRows(random: SeededGenerator(seed: seed))
+            for turn in 0..<90 {
+                let author = [temporary.store, second, third][turn % 3]
+                while try await !rows.write(to: author) {}
+            }
+            let head = try await temporary.store.currentToken().sequence
+            try await until { try await temporary.store.info().publishedSequence == head }
+        }
+        // Each of the three has sent a part; what two have sent is a repetition.
+        for publisher in publishers { #expect(await publisher.status().confirmed >= 30) }
+        #expect(await relay.status().confirmed >= 30)
+        for (table, queue) in zip(tables, queues) {
+            _ = try await rebuild(table, temporary, seed, from: queue, of: host)
+        }
+        for store in [second, third] { await store.close() }
+    }
+
+    /// Rebuilds a table from a queue alone, and compares it with the store. Gives what the program has counted.
+    private func rebuild(
+        _ table: RandomRows.Table, _ temporary: TemporaryStore, _ seed: UInt64, from queue: String,
+        of host: TestVirtualHost
+    ) async throws -> [String: Int] {
+        let file = temporary.directory.file("rebuilt \(queue).db")
+        let head = try await temporary.store.currentToken().sequence
         let rebuilt = try await run([
-            "--schema", Self.schema("history-message"), "--url", host.url, "--queue", "rebuild", "--entity", table.name,
-            "--database", file, "--through", "\(transactions.count)",
+            "--schema", Self.schema("history-message"), "--url", host.url, "--queue", queue, "--entity", table.name,
+            "--database", file, "--through", "\(head)",
         ])
         try #require(rebuilt.ending == .exited(0), "seed \(seed): \(rebuilt.error)")
         let changes = try await temporary.store.changes().reduce(0) { $0 + ($1.entity == table.name ? 1 : 0) }
         let counts = try JSONDecoder().decode([String: Int].self, from: Data(rebuilt.output.utf8))
-        #expect(counts["transactions"] == transactions.count)
-        #expect(counts["messages"] == sent.count)
-        #expect(counts["duplicates"] == sent.count - transactions.count)
+        #expect(counts["transactions"] == Int(head))
         #expect(counts["changes"] == changes)
 
         let columns = table.columns.filter { !table.options.redactedColumns.contains($0) }
@@ -78,6 +126,7 @@ struct PythonTests {
         defer { database.close() }
         #expect(try Self.contents(table.name, columns, database) == expected, "seed \(seed)")
         #expect(expected.count > 5)
+        return counts
     }
 
     @Test(
@@ -147,13 +196,21 @@ struct PythonTests {
         return sent + messages.suffix(messages.count % 2)
     }
 
-    private func publish(_ messages: [AMQPMessage], _ names: BrokerNames, to host: TestVirtualHost) async throws {
+    /// Makes queues that get all history.
+    private func bind(_ queues: [String], _ names: BrokerNames, of host: TestVirtualHost) async throws {
         let configuration = try AMQPConfiguration(urls: host.url, name: "python test")
         try await AMQPConnection.withConnection(configuration) { connection in
             var topology = names.publishing
-            topology.queues = [AMQPQueue("rebuild")]
-            topology.bindings = [AMQPBinding(queue: "rebuild", exchange: names.history, key: names.allHistory)]
+            topology.queues = queues.map { AMQPQueue($0) }
+            topology.bindings = queues.map { AMQPBinding(queue: $0, exchange: names.history, key: names.allHistory) }
             try await connection.declare(topology)
+        }
+    }
+
+    private func publish(_ messages: [AMQPMessage], _ names: BrokerNames, to host: TestVirtualHost) async throws {
+        try await bind(["rebuild"], names, of: host)
+        let configuration = try AMQPConfiguration(urls: host.url, name: "python test")
+        try await AMQPConnection.withConnection(configuration) { connection in
             let publisher = await connection.publisher()
             let address = AMQPAddress(exchange: names.history, routingKey: names.historyKey(author: "orders"))
             let results = try await publisher.publish(messages.map { AMQPPublication($0, to: address) })

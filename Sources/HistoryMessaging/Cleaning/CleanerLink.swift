@@ -24,7 +24,7 @@ struct CleanerLink: Sendable {
     }
 
     /// Acknowledgements and commands are a few hundred bytes; a larger delivery is rejected unread, in bytes.
-    private static let largestMessage = 1 << 20
+    static let largestMessage = 1 << 20
 
     /// Serves both connections until they are closed.
     func run() async throws {
@@ -50,7 +50,14 @@ struct CleanerLink: Sendable {
 
     /// Hands on what comes into a queue until the task is cancelled or the connection closed. A queue that somebody has
     /// deleted is declared again.
-    func receive(_ queue: String, prefetch: UInt16, _ take: @Sendable (AMQPDelivery) -> Void) async {
+    ///
+    /// - Parameters:
+    ///   - tick: how often to look for deliveries that were rejected unread, since nobody is given these.
+    ///   - countOversized: called with how many more they are.
+    func receive(
+        _ queue: String, prefetch: UInt16, tick: Duration, _ take: @Sendable (AMQPDelivery) -> Void,
+        countOversized: @escaping @Sendable (Int) async -> Void
+    ) async {
         var attempt = 0
         while !Task.isCancelled {
             do {
@@ -59,7 +66,11 @@ struct CleanerLink: Sendable {
                 options.maximumMessageSize = Self.largestMessage
                 let consumer = try await reading.consume(queue, options)
                 attempt = 0
-                for try await delivery in consumer { take(delivery) }
+                try await withThrowingDiscardingTaskGroup { group in
+                    group.addTask { await Self.watchOversized(consumer, tick, countOversized) }
+                    defer { group.cancelAll() }
+                    for try await delivery in consumer { take(delivery) }
+                }
                 // The end of the sequence: the task was cancelled, or the connection closed.
                 return
             } catch let error as AMQPError where error.code == .closed {
@@ -71,6 +82,21 @@ struct CleanerLink: Sendable {
                 log.write(attempt == 1 ? .warning : .debug, "the queue \(queue) cannot be read", error)
                 try? await Task.sleep(for: Self.retry.delay(attempt: attempt, random: .random(in: 0..<1)))
             }
+        }
+    }
+
+    /// Looks for what was rejected unread until it is cancelled, and once more then.
+    private static func watchOversized(
+        _ consumer: AMQPConsumer, _ tick: Duration, _ count: @Sendable (Int) async -> Void
+    ) async {
+        var seen = 0
+        while true {
+            let isLast = Task.isCancelled
+            let oversized = consumer.counts.oversized
+            if oversized > seen { await count(oversized - seen) }
+            seen = oversized
+            if isLast { return }
+            try? await Task.sleep(for: tick)
         }
     }
 

@@ -31,8 +31,18 @@ struct CleanerMessages: Sendable {
             to: AMQPAddress(exchange: names.dead, routingKey: address.routingKey))
     }
 
+    /// What is announced of a new epoch.
+    func announcement(ofEpoch epoch: Int64, _ reason: String) -> AMQPPublication {
+        announcement("epoch-changed", ["epoch": .integer(epoch), "reason": .string(reason)])
+    }
+
+    /// What is announced of messages that were rejected unread.
+    func announcement(ofOversized count: Int, in queue: String) -> AMQPPublication {
+        announcement("oversized-messages", ["count": .integer(Int64(count)), "queue": .string(queue)])
+    }
+
     /// What others may want to know: `{"event": …, "service": "cleaner", "store": …, …}`.
-    func announcement(_ event: String, _ fields: [String: ControlValue]) -> AMQPPublication {
+    private func announcement(_ event: String, _ fields: [String: ControlValue]) -> AMQPPublication {
         var writer = JSONWriter()
         writer.object { writer in
             writer.key("event")

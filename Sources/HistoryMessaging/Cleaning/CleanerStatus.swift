@@ -14,6 +14,8 @@ public struct CleanerStatus: Sendable {
     public var known = 0
     /// Messages that were refused, by the reason.
     public var refused: [String: Int] = [:]
+    /// Messages of more than a mebibyte: rejected unread, and kept nowhere.
+    public var oversized = 0
     /// Refused messages that the broker has among the dead ones.
     public var dead = 0
     /// Commands that were carried out, or answered with why not.

@@ -86,6 +86,15 @@ extension HistoryCleaner {
         outgoing.add(.refused(delivery, refusal, event: event))
     }
 
+    /// Counts messages that the connection has rejected unread: larger than any that it reads. The broker keeps none.
+    func countOversized(_ count: Int, in queue: String) {
+        counted.oversized += count
+        log.write(
+            .warning, "messages were rejected unread: they are larger than \(CleanerLink.largestMessage) bytes", nil,
+            [("count", String(count)), ("queue", queue)])
+        outgoing.add(.announcement(messages.announcement(ofOversized: count, in: queue)))
+    }
+
     /// Sends what is to be sent until nothing comes any more. A refused message is acked once the broker has it among
     /// the dead ones; until then it comes again.
     func send(_ inbox: DeliveryInbox<Outgoing>, over link: CleanerLink) async {

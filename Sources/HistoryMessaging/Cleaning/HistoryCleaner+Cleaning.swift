@@ -97,9 +97,7 @@ extension HistoryCleaner {
         counted.newEpochs += 1
         log.write(.error, "the history's lineage was lost, a new epoch begins", nil, [("epoch", String(epoch))])
         guard link != nil else { return }
-        outgoing.add(
-            .announcement(
-                messages.announcement("epoch-changed", ["epoch": .integer(epoch), "reason": .string(reason)])))
+        outgoing.add(.announcement(messages.announcement(ofEpoch: epoch, reason)))
     }
 
     /// Runs a part of the work again and again while the store does not let it be done, until it is stopped. What does not

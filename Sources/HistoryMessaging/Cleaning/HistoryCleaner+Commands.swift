@@ -147,6 +147,7 @@ extension HistoryCleaner {
         fields["recorded"] = .integer(Int64(counted.recorded))
         fields["known"] = .integer(Int64(counted.known))
         fields["refused"] = .integer(Int64(counted.refused.values.reduce(0, +)))
+        fields["oversized"] = .integer(Int64(counted.oversized))
         fields["cleanings"] = .integer(Int64(counted.cleanings))
         fields["removed"] = .integer(Int64(counted.removed))
         return ControlReply(isOK: true, service: "cleaner", message: "running", fields: fields)

@@ -195,12 +195,19 @@ public actor HistoryCleaner: HistoryService {
         _ acknowledgements: DeliveryInbox<AMQPDelivery>, _ commands: DeliveryInbox<AMQPDelivery>,
         over link: CleanerLink
     ) async {
+        let queues = [
+            (name: names.acknowledgementQueue, prefetch: UInt16(500), inbox: acknowledgements),
+            (name: names.controlQueue(of: "cleaner"), prefetch: UInt16(16), inbox: commands),
+        ]
         await withTaskGroup(of: Void.self) { group in
-            group.addTask {
-                await link.receive(self.names.acknowledgementQueue, prefetch: 500) { acknowledgements.add($0) }
-            }
-            group.addTask {
-                await link.receive(self.names.controlQueue(of: "cleaner"), prefetch: 16) { commands.add($0) }
+            for queue in queues {
+                group.addTask {
+                    await link.receive(queue.name, prefetch: queue.prefetch, tick: self.options.tick) { delivery in
+                        queue.inbox.add(delivery)
+                    } countOversized: { count in
+                        await self.countOversized(count, in: queue.name)
+                    }
+                }
             }
             try? await self.life.waitForStop()
             group.cancelAll()

@@ -126,7 +126,9 @@ extension HistoryPublisher {
         }
         if !transactions.isEmpty {
             options.onStep?(.publisherBeforeFlush)
-            try await outbox.flush()
+            guard try await retry.run(survives: { _ in true }, { try await outbox.flush() }) != nil else {
+                return false
+            }
             options.onStep?(.publisherAfterFlush)
             defer {
                 thin += outbox.thin
@@ -164,6 +166,7 @@ extension HistoryPublisher {
         let onStep = options.onStep
         var didWrite: (@Sendable () -> Void)?
         if let onStep { didWrite = { onStep(.publisherAfterPublish) } }
+        options.onSend?(batch.sequences)
         // What it throws is the end of the connection, which `run()` tells, or a cancellation.
         try? await sender.deliver(batch.publications, turn: turn, didWrite: didWrite) { positions in
             onStep?(.publisherAfterConfirm)

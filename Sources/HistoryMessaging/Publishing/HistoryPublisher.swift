@@ -31,6 +31,7 @@ public actor HistoryPublisher: HistoryService {
         /// Where it writes what happens.
         public var logger: any HistoryLogger = SilentLogger()
         package var onStep: StepObserver?
+        package var onSend: SendObserver?
 
         /// The defaults.
         public init() {}
@@ -189,6 +190,7 @@ public actor HistoryPublisher: HistoryService {
         status.thin += thin
         status.purged += purged
         guard let counts = sender?.counts else { return }
+        status.thin += counts.thin
         status.confirmed += counts.confirmed
         status.unrouted += counts.unrouted
         status.nacked += counts.nacked

@@ -114,7 +114,7 @@ extension HistoryRelay {
             let lineage = lineage
             defer { if lineage == self.lineage { ledger.release(Array(left), at: .now) } }
             options.onStep?(.relayBeforeFlush)
-            try await outbox.flush()
+            guard try await retry.run(survives: { _ in true }, { try await outbox.flush() }) != nil else { return }
             options.onStep?(.relayAfterFlush)
             var request = HistoryRequest(after: before)
             request.through = claimed.last?.token.sequence
@@ -157,6 +157,7 @@ extension HistoryRelay {
         let onStep = options.onStep
         var didWrite: (@Sendable () -> Void)?
         if let onStep { didWrite = { onStep(.relayAfterPublish) } }
+        options.onSend?(batch.sequences)
         try? await sender.deliver(batch.publications, turn: turn, didWrite: didWrite) { positions in
             onStep?(.relayAfterConfirm)
             await self.settle(positions.map { batch.sequences[$0] }, lineage)

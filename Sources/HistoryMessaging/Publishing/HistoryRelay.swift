@@ -27,6 +27,7 @@ public actor HistoryRelay: HistoryService {
         /// Where it writes what happens.
         public var logger: any HistoryLogger = SilentLogger()
         package var onStep: StepObserver?
+        package var onSend: SendObserver?
 
         /// The defaults.
         public init() {}
@@ -151,6 +152,7 @@ public actor HistoryRelay: HistoryService {
         status.thin += thin
         status.purged += purged
         guard let counts = sender?.counts else { return }
+        status.thin += counts.thin
         status.confirmed += counts.confirmed
         status.unrouted += counts.unrouted
         status.nacked += counts.nacked

@@ -9,6 +9,8 @@ final class MessageSender: Sendable {
         var unrouted = 0
         var nacked = 0
         var unknown = 0
+        /// Those that left their changes out for the broker's own limit.
+        var thin = 0
     }
 
     /// A batch's place in the order of writing.
@@ -25,6 +27,8 @@ final class MessageSender: Sendable {
     private let retry: Backoff
     private let log: ServiceLog
     private let state = Locked((counts: Counts(), isDeclared: false))
+    /// The largest body that the broker has said it takes; nil where it has not.
+    private let brokerLimit = Locked<Int?>(nil)
     private let latestTurn = Locked<Turn?>(nil)
 
     init(
@@ -48,7 +52,8 @@ final class MessageSender: Sendable {
 
     var counts: Counts { state.withLock { $0.counts } }
 
-    /// Publishes until everything is settled; what is not, is sent again under the same identity.
+    /// Publishes until everything is settled; what is not, is sent again under the same identity, and what is larger than
+    /// the broker says that it takes, without its changes.
     ///
     /// - Parameters:
     ///   - turn: batches are written in the order of their turns, as long as nothing has to be sent again.
@@ -60,11 +65,13 @@ final class MessageSender: Sendable {
         didSettle: @Sendable ([Int]) async -> Void
     ) async throws {
         defer { turn.hasEnded.open() }
+        var publications = publications
         var rest = Array(publications.indices)
         var attempt = 0
         while true {
             try await declare()
             await turn.previous?.wait()
+            makeThin(&publications, rest)
             let results = try await publish(rest.map { publications[$0] }, turn, didWrite)
             let settled = zip(rest, results).filter { $1.isSettled }.map(\.0)
             count(results)
@@ -102,6 +109,42 @@ final class MessageSender: Sendable {
             // What can never be sent as it is: shown, and tried again, since nothing may be left out.
             return Array(repeating: .unknown(error), count: publications.count)
         }
+    }
+
+    /// Leaves the changes out of what is larger than the broker takes.
+    private func makeThin(_ publications: inout [AMQPPublication], _ positions: [Int]) {
+        guard let limit = brokerLimit.withLock({ $0 }) else { return }
+        let large = positions.filter { publications[$0].message.body.count > limit }
+        guard !large.isEmpty else { return }
+        var encoder = HistoryMessageEncoder(names: names, user: nil, limit: limit)
+        for position in large {
+            // What cannot be made smaller is sent as it is: the log tells why the broker refuses it.
+            guard let thin = try? encoder.thin(of: publications[position].message) else { continue }
+            publications[position].message = thin
+            state.withLock { $0.counts.thin += 1 }
+        }
+    }
+
+    /// Remembers the broker's limit where an error tells it; false for any other error.
+    private func learn(from error: AMQPError) -> Bool {
+        guard let limit = error.sizeLimit else { return false }
+        let isNew = brokerLimit.withLock { known in
+            guard limit < known ?? .max else { return false }
+            known = limit
+            return true
+        }
+        guard isNew else { return true }
+        if limit < HistoryMessageEncoder.leastLimit {
+            log.write(
+                .error, "the broker takes no messages that are as large as history needs: raise its max_message_size",
+                nil, [("limit", String(limit)), ("needed", String(HistoryMessageEncoder.leastLimit))])
+        } else {
+            log.write(
+                .warning,
+                "the broker takes no larger messages, larger transactions go without their changes: raise its "
+                    + "max_message_size, or lower messageLimit to it", nil, [("limit", String(limit))])
+        }
+        return true
     }
 
     /// Declares the exchanges, once a connection of the broker's is there. Where that is refused, publishing will show it.
@@ -144,10 +187,24 @@ final class MessageSender: Sendable {
 
     private func report(_ results: [PublishResult], _ count: Int) {
         for case .unknown(let error) in results {
-            let level = error.isFatal ? HistoryLogLevel.error : .info
+            let level = error.isFatal && !learn(from: error) ? HistoryLogLevel.error : .info
             return log.write(level, "messages are sent again", error, [("count", String(count))])
         }
         log.write(.warning, "the broker refuses messages, they are sent again", nil, [("count", String(count))])
+    }
+}
+
+extension AMQPError {
+    /// The largest body in bytes that the broker takes, where this says that one was larger.
+    ///
+    /// RabbitMQ's words, of 3.8 to 4.x: `message size 200123 is larger than configured max size 65536`; without
+    /// `configured` where it has its own default.
+    var sizeLimit: Int? {
+        guard code == .preconditionFailed, message.contains("message size "),
+            let words = message.firstRange(of: " is larger than "),
+            let size = message[words.upperBound...].firstRange(of: "max size ")
+        else { return nil }
+        return Int(message[size.upperBound...].prefix { $0.isASCII && $0.isNumber })
     }
 }
 

@@ -9,6 +9,9 @@ struct OutgoingBatch: Sendable {
     var bytes = 0
 }
 
+/// Called with the sequences of a batch before it is handed to the broker, where a test has asked for it.
+package typealias SendObserver = @Sendable ([Int64]) -> Void
+
 /// Makes transactions durable, and messages of them.
 struct Outbox {
     private let store: HistoryStore

@@ -20,7 +20,7 @@ public struct RelayStatus: Sendable, Hashable {
     public var confirmed = 0
     /// Messages that no queue wanted: they count as published.
     public var unrouted = 0
-    /// Messages that left their changes out, because these are over the limit.
+    /// Messages that left their changes out, because these are over the limit, this one's or the broker's.
     public var thin = 0
     /// Messages that the broker refused; they were sent again.
     public var nacked = 0

@@ -4,6 +4,9 @@ package import TidingsAMQP
 
 /// Writes transactions as messages. Its buffers serve one after the other.
 package struct HistoryMessageEncoder {
+    /// What a message without changes may need, in bytes.
+    static let leastLimit = 4096
+
     private let source: String
     private let user: String?
     private let limit: Int
@@ -18,7 +21,7 @@ package struct HistoryMessageEncoder {
     package init(names: BrokerNames, user: String?, limit: Int = 256 << 10) {
         source = "/tidings/\(names.store)"
         self.user = user
-        self.limit = max(limit, 4096)
+        self.limit = max(limit, Self.leastLimit)
         changes = ChangeWriter(limit: self.limit)
     }
 
@@ -46,6 +49,19 @@ package struct HistoryMessageEncoder {
         // A copy of its own size: else the message would keep the buffer, and that could not be used again.
         let body = changes.json.bytes.withUnsafeBufferPointer { Array($0) }
         return (AMQPMessage(body, properties: properties(of: header, identity)), isThin)
+    }
+
+    /// The thin message of the same transaction, under the same identity; nil where it is one already.
+    ///
+    /// - Parameter message: as this encoder, or one like it, has written it.
+    /// - Throws: ``MessagingError`` `invalid` where not even what the transaction says of its origin fits.
+    package mutating func thin(of message: AMQPMessage) throws -> AMQPMessage? {
+        let header = try HistoryMessageHeader(decoding: message.body)
+        guard !header.isOmitted else { return nil }
+        _ = try writeEnvelope(header, identity(of: header.token))
+        changes.json.omission()
+        let body = changes.json.bytes.withUnsafeBufferPointer { Array($0) }
+        return AMQPMessage(body, properties: message.properties)
     }
 
     private mutating func identity(of token: HistoryToken) -> MessageIdentity {

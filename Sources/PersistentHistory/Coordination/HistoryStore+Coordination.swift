@@ -2,6 +2,18 @@ internal import FoundationEssentials
 internal import Glibc
 package import TidingsSQLite
 
+/// A moment of making a store durable.
+package enum SyncMoment: Sendable {
+    /// The log is about to be synced: what is committed by now will be in it.
+    case before
+    /// The log was synced.
+    case after
+}
+
+/// Called around each sync of a store's log where a test has asked for it, on the thread that syncs. What it throws before
+/// stands for what a full or failing disk makes of the sync, which then does not take place.
+package typealias SyncObserver = @Sendable (SyncMoment) throws(HistoryError) -> Void
+
 /// What agents that serve a store need besides reading and writing history.
 extension HistoryStore {
     /// Runs `body`, which changes the history's own tables, in a write transaction that is none of the history.
@@ -52,19 +64,27 @@ extension HistoryStore {
     /// What is in the log no more has been checkpointed, and SQLite syncs before it does that. The descriptor is one of
     /// its own: SQLite locks the other two files, never the log, so that closing it drops no lock.
     ///
-    /// Blocks for the time of the sync (about 0.2 ms on an SSD).
+    /// Blocks for the time of the sync (about 0.2 ms on an SSD). Throws `diskFull`, and `database` for any other reason;
+    /// nothing is known to be durable then.
     package func makeDurable() throws(HistoryError) {
+        try onSync?(.before)
         let log = path + "-wal"
         let descriptor = Glibc.open(log, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
             // No log: everything is in the file, synced there.
-            if errno == ENOENT { return }
+            if errno == ENOENT {
+                try onSync?(.after)
+                return
+            }
             throw HistoryError(.database, "\(log) cannot be opened to sync it: \(String(cString: strerror(errno)))")
         }
         defer { Glibc.close(descriptor) }
         guard fdatasync(descriptor) == 0 else {
-            throw HistoryError(.database, "\(log) cannot be synced: \(String(cString: strerror(errno)))")
+            let isFull = errno == ENOSPC || errno == EDQUOT
+            let message = "\(log) cannot be synced: \(String(cString: strerror(errno)))"
+            throw HistoryError(isFull ? .diskFull : .database, isFull ? "\(message): free some space" : message)
         }
+        try onSync?(.after)
     }
 
     /// Reads one page, and how far it reaches.

@@ -30,6 +30,7 @@ public final class HistoryStore: Sendable {
         public var clock: any HistoryClock = SystemHistoryClock()
         /// The number of encoded bytes past which a transaction's history moves to a temporary file.
         public var spillThreshold = 256 * 1024
+        package var onSync: SyncObserver?
 
         /// The defaults.
         public init() {}
@@ -70,22 +71,24 @@ public final class HistoryStore: Sendable {
     let reader: HistoryReader
     /// Where the time of what Tidings itself notes comes from.
     let clock: any HistoryClock
+    let onSync: SyncObserver?
 
     /// The author of what Tidings itself writes: tracking and purging by its command. A log must not show the two as one.
     static let operatorName = "tidings"
 
     private init(
-        path: String, author: String, openedAt: HistoryToken, synchronous: Synchronous, writer: HistoryWriter?,
-        reader: HistoryReader, clock: any HistoryClock
+        path: String, author: String, openedAt: HistoryToken, writer: HistoryWriter?, reader: HistoryReader,
+        options: Options
     ) {
         self.path = path
         self.author = author
         storeID = openedAt.storeID
         self.openedAt = openedAt
-        self.synchronous = synchronous
+        synchronous = options.synchronous
         self.writer = writer
         self.reader = reader
-        self.clock = clock
+        clock = options.clock
+        onSync = options.onSync
     }
 
     /// Opens a store for reading and writing.
@@ -118,9 +121,7 @@ public final class HistoryStore: Sendable {
         let reader = try HistoryReader(path: path, besideWriterOf: head.storeID)
         try await reader.open(busyTimeout: options.busyTimeout)
         return HistoryStore(
-            path: path, author: author, openedAt: head, synchronous: options.synchronous, writer: writer,
-            reader: reader,
-            clock: options.clock)
+            path: path, author: author, openedAt: head, writer: writer, reader: reader, options: options)
     }
 
     /// Opens a store for reading only. Neither the file nor the two beside it (`-wal`, `-shm`) are ever created.
@@ -132,9 +133,7 @@ public final class HistoryStore: Sendable {
         let reader = try HistoryReader(path: path, besideWriterOf: nil)
         try await reader.open(busyTimeout: options.busyTimeout)
         let head = try await reader.read { database, state in try state.head(database) }
-        return HistoryStore(
-            path: path, author: "", openedAt: head, synchronous: options.synchronous, writer: nil, reader: reader,
-            clock: options.clock)
+        return HistoryStore(path: path, author: "", openedAt: head, writer: nil, reader: reader, options: options)
     }
 
     private static func validate(author: String) throws(HistoryError) {

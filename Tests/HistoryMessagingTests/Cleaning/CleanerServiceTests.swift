@@ -88,7 +88,8 @@ struct CleanerServiceTests {
             return cleaner
         }
         let status = await cleaner.status()
-        #expect(status.refused.values.reduce(0, +) == 8 && status.refused["otherUser"] == 2)
+        let refused = Dictionary(expected.map { ($0, 1) }, uniquingKeysWith: +)
+        #expect(status.refused == refused)
         #expect(status.dead == 8 && status.recorded == 1)
     }
 
@@ -158,7 +159,9 @@ struct CleanerServiceTests {
             }
             return cleaner
         }
-        #expect(await cleaner.status().newEpochs == 1)
+        let status = await cleaner.status()
+        #expect(status.newEpochs == 1)
+        #expect(status.refused == [reason: 1, "otherEpoch": 1])
         let audit = try await fixture.store.read { try $0.rows("SELECT kind, count FROM history_audit ORDER BY id") }
         #expect(audit == [["epoch", .integer(epoch)], ["purge", 19]])
     }
@@ -223,6 +226,52 @@ struct CleanerServiceTests {
         }
         #expect(await cleaner.status().refused.values.reduce(0, +) == 2 * (malformed.count + 4) + 2)
         #expect(try await fixture.store.consumers().map(\.name) == ["a"])
+    }
+
+    @Test("P15: 2 MiB on either queue: rejected unread, counted, logged and announced, and it goes on")
+    func oversized() async throws {
+        let fixture = try await CleanerFixture()
+        let (user, names) = (fixture.host.user, fixture.names)
+        try await fixture.register("a", user: user)
+        let addresses = [
+            AMQPAddress(
+                exchange: names.acknowledgements, routingKey: names.acknowledgementKey(consumer: "a")),
+            AMQPAddress(
+                exchange: names.control, routingKey: names.controlKey(service: "cleaner", command: "register")),
+        ]
+        var options = fixture.options
+        options.tick = .milliseconds(20)
+        let cleaner = try await fixture.cleaning(options) { cleaner in
+            try await fixture.peer { peer in
+                let (_, announced) = try await peer.watch()
+                var large = AMQPMessage([UInt8](repeating: 0x20, count: 2 << 20))
+                large.properties.userID = user
+                for address in addresses { try await peer.send(large, to: address) }
+                let told = try await announced.messages(2).map(\.text).sorted()
+                let queues = [names.acknowledgementQueue, names.controlQueue(of: "cleaner")]
+                #expect(
+                    told
+                        == queues.map {
+                            #"{"event":"oversized-messages","service":"cleaner","store":"\#(names.store)","#
+                                + #""count":1,"queue":"\#($0)"}"#
+                        })
+                try await peer.acknowledge(fixture.tokens[9], as: "a")
+                try await fixture.events.wait { try await fixture.acknowledged() == ["a": 10] }
+                #expect(try await peer.request("status").fields["oversized"] == 2)
+            }
+            return cleaner
+        }
+        let status = await cleaner.status()
+        #expect(status.oversized == 2)
+        #expect(status.refused == [:] && status.dead == 0)
+        let warning = "messages were rejected unread: they are larger than 1048576 bytes"
+        #expect(fixture.events.messages(from: .warning) == [warning, warning])
+        // Nothing comes again.
+        let left = try await fixture.peer { peer in
+            try await peer.connection.inspect(queue: names.acknowledgementQueue).messages
+                + peer.connection.inspect(queue: names.controlQueue(of: "cleaner")).messages
+        }
+        #expect(left == 0)
     }
 
     @Test("commands: clean, dry-run, status; also to all; another's list of users; what it does not know")

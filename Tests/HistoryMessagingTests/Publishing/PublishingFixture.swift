@@ -98,6 +98,13 @@ struct PublishingFixture {
         return last
     }
 
+    /// Writes transactions of one row each as long as something holds; gives the last token.
+    func insert(while holds: @Sendable () -> Bool) async throws -> HistoryToken {
+        var last = try await insert(1)
+        while holds(), !Task.isCancelled { last = try await insert(1) }
+        return last
+    }
+
     /// The row of an origin in `history_publisher`.
     func row(of origin: HistoryOrigin) async throws -> PublisherRecord? {
         try await store.observe { database, _ in try PublisherRecord.of(origin.description, database) }

@@ -15,6 +15,8 @@ import TidingsTestKit
 struct GoldenMessage {
     static let transactions = ["operations", "values", "keys", "options", "schema", "omitted"]
     static let others = ["acknowledgement", "control-request", "control-reply"]
+    /// The events that are announced.
+    static let announcements = ["epoch-changed", "refused-acknowledgement", "refused-command", "oversized-messages"]
     static let storeID = UUID(uuidString: "6F9619FF-8B86-D011-B42D-00C04FC964FF") ?? UUID()
     static let previousNonce: UInt64 = 0x0123_4567_89AB_CDEF
     static let isWriting = ProcessInfo.processInfo.environment["TIDINGS_WRITE_GOLDEN"] == "1"
@@ -91,6 +93,25 @@ struct GoldenMessage {
                 remedy: "start search-1, or evict it", fields: ["floor": .string(token.description), "state": nil])
             return reply.message(answering: ControlRequest("clean").message(user: nil)).body
         }
+    }
+
+    /// The body of an event's announcement.
+    static func announcement(_ event: String) -> [UInt8] {
+        let messages = CleanerMessages(names: BrokerNames(prefix: "tidings", store: "main"), user: nil, store: "main")
+        var acknowledgement = AMQPMessage("")
+        acknowledgement.properties.userID = "search"
+        let publication =
+            switch event {
+            case "epoch-changed":
+                messages.announcement(ofEpoch: 2, "a consumer has merged history that the store does not have")
+            case "oversized-messages": messages.announcement(ofOversized: 3, in: messages.names.acknowledgementQueue)
+            case "refused-acknowledgement":
+                messages.announcement(
+                    of: MessageRefusal(.beyondHead, "beyond the head", consumer: "search-1"), event,
+                    acknowledgement)
+            default: messages.announcement(of: MessageRefusal(.malformed, "no JSON"), event, AMQPMessage(""))
+            }
+        return publication.message.body
     }
 
     private struct GoldenError: Error {}

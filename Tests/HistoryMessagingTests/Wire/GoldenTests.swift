@@ -32,4 +32,12 @@ struct GoldenTests {
         if GoldenMessage.isWriting { try golden.rewrite(body) }
         #expect(String(decoding: body, as: UTF8.self) == String(decoding: try golden.body, as: UTF8.self))
     }
+
+    @Test("announcements are written as their golden ones", arguments: GoldenMessage.announcements)
+    func announcement(event: String) throws {
+        let golden = GoldenMessage(name: "announcement-\(event)")
+        let body = GoldenMessage.announcement(event)
+        if GoldenMessage.isWriting { try golden.rewrite(body) }
+        #expect(String(decoding: body, as: UTF8.self) == String(decoding: try golden.body, as: UTF8.self))
+    }
 }
