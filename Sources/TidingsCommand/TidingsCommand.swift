@@ -42,15 +42,20 @@ enum TidingsCommand {
             try checkEncoding()
             try await subcommand.run(words: rest)
             return 0
-        } catch let error as UsageError {
-            Output.flush()
-            Output.error("tidings \(name): \(error.message)\nSee `tidings \(name) --help`.")
-            return 2
         } catch {
+            let (code, text) = ending(of: error, in: name)
             Output.flush()
-            Output.error("tidings \(name): \(CommandError.text(of: error))")
-            return 1
+            Output.error(text)
+            return code
         }
+    }
+
+    /// How a subcommand ends by an error: the exit code, and what is told.
+    static func ending(of error: any Error, in subcommand: String) -> (code: Int32, text: String) {
+        if let error = error as? UsageError {
+            return (2, "tidings \(subcommand): \(error.message)\nSee `tidings \(subcommand) --help`.")
+        }
+        return (1, "tidings \(subcommand): \(CommandError.text(of: error))")
     }
 
     /// The subcommand whose name the words begin with, and the words behind it.

@@ -12,7 +12,8 @@ struct ArgumentsTests {
         .value("--limit", "N", "at most so many"),
         .flag("--json", "as JSON"),
     ]
-    private static let operands: [Operand] = [.database, .any("SQL", "statements")]
+    private static let database = Operand.one("DB", "the store's database file")
+    private static let operands: [Operand] = [database, .any("SQL", "statements")]
 
     private static func parse(_ words: String...) throws -> Arguments {
         try Arguments(words, operands: operands, options: options)
@@ -66,13 +67,34 @@ struct ArgumentsTests {
     func operandCounts() {
         func message(_ words: [String]) -> String? {
             do {
-                _ = try Arguments(words, operands: [.database, .one("N", "the sequence")])
+                _ = try Arguments(words, operands: [Self.database, .one("N", "the sequence")])
                 return nil
             } catch { return error.message }
         }
         #expect(message(["a.db"]) == "N is missing: the sequence")
         #expect(message(["a.db", "1"]) == nil)
         #expect(message(["a.db", "1", "2"]) == "unexpected operand 2")
+    }
+
+    @Test("DB stands first; how many operands there are tells whether it was left out, and - says that it was")
+    func database() throws {
+        func read(_ words: [String], _ declared: [Operand]) throws -> [String?] {
+            let arguments = try Arguments(words, operands: declared)
+            return [arguments.database] + arguments.furtherOperands
+        }
+        #expect(try read([], [.database]) == [nil])
+        #expect(try read(["a.db"], [.database]) == ["a.db"])
+        #expect(try read(["-"], [.database]) == [nil])
+        let fixed: [Operand] = [.database, .one("N", "the sequence")]
+        #expect(try read(["1"], fixed) == [nil, "1"])
+        #expect(try read(["a.db", "1"], fixed) == ["a.db", "1"])
+        #expect(try read(["-", "1"], fixed) == [nil, "1"])
+        let any: [Operand] = [.leadingDatabase, .any("SQL", "statements")]
+        #expect(try read([], any) == [nil])
+        #expect(try read(["a.db"], any) == ["a.db"])
+        #expect(try read(["a.db", "x", "-"], any) == ["a.db", "x", "-"])
+        #expect(try read(["-", "x"], any) == [nil, "x"])
+        #expect(try read(["x"], [.one("DIR", "a directory")]) == [nil, "x"])
     }
 
     @Test("a time is RFC 3339 or an age")
@@ -96,17 +118,19 @@ struct ArgumentsTests {
     @Test("help is made of what is declared")
     func help() {
         let expected = """
-            usage: tidings purge DB --before N [--dry-run]
+            usage: tidings purge [DB] --before N [--dry-run] [--config FILE] [--set KEY=VALUE]…
 
             Delete the oldest part of the history.
 
             Prints the number of transactions deleted. The tables themselves are never touched. N is at most one
             more than the newest sequence, which deletes the whole history.
 
-              DB          the store's database file
-              --before N  the first sequence that stays
-              --dry-run   only count what would be deleted
-              --help      print this text
+              DB               the store's database file; left out, or -: the one that the key store configures
+              --before N       the first sequence that stays
+              --dry-run        only count what would be deleted
+              --config FILE    a configuration; without it the file that TIDINGS_CONFIG names
+              --set KEY=VALUE  one key of the configuration
+              --help           print this text
             """
         #expect(PurgeCommand.help == expected)
         for subcommand in TidingsCommand.subcommands {

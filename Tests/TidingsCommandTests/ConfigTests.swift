@@ -62,6 +62,33 @@ struct ConfigTests {
         }
     }
 
+    @Test("--set goes before the environment, and that before the file: one key given in all three places")
+    func order() async throws {
+        let directory = try TemporaryDirectory()
+        let path = try file("{ logLevel: 'error' }", in: directory)
+        let variable = ["TIDINGS_LOG_LEVEL": "trace"]
+        let flag = ["--set", "logLevel=debug"]
+        for (arguments, environment, line) in [
+            ([path], [:], "logLevel error \(path):1"), ([path], variable, "logLevel trace TIDINGS_LOG_LEVEL"),
+            ([path] + flag, variable, "logLevel debug command line"), (flag, [:], "logLevel debug command line"),
+        ] as [([String], [String: String], String)] {
+            let run = try await check(arguments, environment)
+            #expect(run.ending == .exited(0) && run.error == "")
+            #expect(Self.line("logLevel", in: run.output) == line)
+        }
+        expect(
+            try await check(["--set", "logLevel=loud", "--set", "stroe=x"]),
+            error: """
+                tidings config check: 2 mistakes:
+                  command line: logLevel: found 'loud', expected trace or debug or info or warning or error
+                  command line: stroe: no such key: did you mean store?
+
+                """, code: 1)
+        let see = "See `tidings config check --help`.\n"
+        expect(
+            try await check(flag + flag), error: "tidings config check: logLevel is given twice\n\(see)", code: 2)
+    }
+
     @Test("as JSON, values have their types")
     func json() async throws {
         struct Value: Decodable {
@@ -141,7 +168,7 @@ struct ConfigTests {
     func help() async throws {
         let help = try await check(["--help"])
         #expect(help.ending == .exited(0) && help.error == "")
-        #expect(help.output.hasPrefix("usage: tidings config check [FILE] [--json]\n"))
+        #expect(help.output.hasPrefix("usage: tidings config check [FILE] [--set KEY=VALUE]… [--json]\n"))
         for key in ConfigurationKey.all {
             #expect(help.output.contains("\(key.path) ") && help.output.contains(" \(key.variable)\n"))
         }

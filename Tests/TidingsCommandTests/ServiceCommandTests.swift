@@ -9,9 +9,9 @@ import TidingsTestKit
 /// The subcommands that work with a broker, as a user runs them.
 @Suite(.timeLimit(.minutes(2)))
 struct ServiceCommandTests {
-    private let fixture: CommandLineFixture
-    private let virtualHost: TestVirtualHost
-    private let broker: [String]
+    let fixture: CommandLineFixture
+    let virtualHost: TestVirtualHost
+    let broker: [String]
 
     init() async throws {
         fixture = try CommandLineFixture()
@@ -24,20 +24,20 @@ struct ServiceCommandTests {
     }
 
     /// Starts a subcommand that runs until it is told to stop.
-    private func start(_ subcommand: String, _ arguments: String...) throws -> ChildProcess {
+    func start(_ subcommand: String, _ arguments: String...) throws -> ChildProcess {
         try ChildProcess(ChildProcess.built("tidings"), [subcommand, fixture.path] + arguments + broker)
     }
 
-    private func run(_ subcommand: String, _ arguments: String...) async throws -> FinishedProcess {
+    func run(_ subcommand: String, _ arguments: String...) async throws -> FinishedProcess {
         try await CommandLineFixture.run([subcommand, fixture.path] + arguments + broker)
     }
 
-    private func exec(_ sql: String...) async throws -> FinishedProcess {
+    func exec(_ sql: String...) async throws -> FinishedProcess {
         try await CommandLineFixture.run(["exec", fixture.path, "--author", "shop"] + sql + broker)
     }
 
     /// Ends a service as Docker does, and expects it to end well.
-    private func stop(_ process: ChildProcess) async {
+    func stop(_ process: ChildProcess) async {
         process.send(SIGTERM)
         #expect(await process.wait() == .exited(0))
     }
@@ -209,8 +209,7 @@ struct ServiceCommandTests {
         expect(try await exec("INSERT INTO article VALUES (7, 'Tea', 1)"), output: "2\n")
         #expect(await lines.next()?.hasPrefix("2  ") == true)
         #expect(await lines.next() == "  + article id=7  title: \"Tea\", score: 1.0")
-        tail.send(SIGTERM)
-        #expect(await tail.wait() == .signalled(SIGTERM))
+        await stop(tail)
     }
 
     @Test(arguments: [
@@ -228,7 +227,7 @@ struct ServiceCommandTests {
 }
 
 /// Asks until an answer is right: nothing announces what other processes have done. The suite's time limit ends it.
-private func poll<Value>(
+func poll<Value>(
     _ ask: () async throws -> Value, until isRight: (Value) -> Bool
 ) async throws -> Value {
     while true {

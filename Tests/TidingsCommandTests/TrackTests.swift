@@ -55,7 +55,7 @@ struct TrackTests {
         expect(try await fixture.run("log", "--count"), output: "0\n")
         expect(try await fixture.run("track", "a", "b c"), output: "1\n")
         let help = try await fixture.run("track", "--help").output
-        #expect(help.contains("  --all   every table that exists now, or none where one cannot be\n"))
+        #expect(help.contains("  --all            every table that exists now, or none where one cannot be\n"))
     }
 
     @Test("untrack --help promised - for a table that is not tracked, which is an error")

@@ -10,18 +10,32 @@ struct UsageTests {
 
     @Test(
         "every subcommand has its help, on standard output",
-        arguments: ["init", "track", "untrack", "exec", "log", "show", "info", "purge", "doctor"])
+        arguments: TidingsCommand.subcommands.map { $0.name })
     func help(name: String) async throws {
-        for arguments in [[name, "--help"], [name, "x.db", "-h"], [name, "--wrong", "--help"]] {
-            let help = try await CommandLineFixture.run(arguments)
-            #expect(help.ending == .exited(0) && help.error == "")
-            let hasDatabase = name != "doctor"
-            #expect(help.output.hasPrefix("usage: tidings \(name) \(hasDatabase ? "DB" : "[--broker-file FILE]")"))
-            #expect(help.output.contains("\n  --help") && help.output.contains("\n  DB ") == hasDatabase)
+        let subcommand = try #require(TidingsCommand.subcommands.first { $0.name == name })
+        let words = name.split(separator: " ").map(String.init)
+        for arguments in [["--help"], ["x.db", "-h"], ["--wrong", "--help"]] {
+            expect(try await CommandLineFixture.run(words + arguments), output: subcommand.help + "\n")
         }
+        #expect(subcommand.help.hasPrefix("usage: tidings \(name)\(subcommand.hasDatabase ? " [DB]" : "")"))
+        #expect(subcommand.help.contains("\n  DB ") == subcommand.hasDatabase)
+        for option in subcommand.options + [.flag("--help", "print this text")] {
+            #expect(subcommand.help.contains("\n  \(option.head) "), "\(option.name)")
+        }
+    }
+
+    @Test("the list names every subcommand but those that only others start; without any it is told on standard error")
+    func list() async throws {
         let list = try await CommandLineFixture.run(["--help"])
-        #expect(list.ending == .exited(0) && list.error == "" && list.output.contains("\n  \(name) "))
-        #expect(try await CommandLineFixture.run(["help"]).output == list.output)
+        #expect(list.ending == .exited(0) && list.error == "")
+        for subcommand in TidingsCommand.subcommands {
+            let lines = list.lines.filter {
+                $0.hasPrefix("  \(subcommand.name) ") && $0.hasSuffix("  \(subcommand.summary)")
+            }
+            #expect(lines.count == (subcommand.isHidden ? 0 : 1), "\(subcommand.name)")
+        }
+        #expect(TidingsCommand.subcommands.filter { $0.isHidden }.map { $0.name } == ["demo-import"])
+        expect(try await CommandLineFixture.run(["help"]), output: list.output)
         expect(try await CommandLineFixture.run([]), error: list.output, code: 2)
     }
 
@@ -37,7 +51,7 @@ struct UsageTests {
     @Test(
         "what cannot be understood is a usage error that says what was expected",
         arguments: [
-            (["log"], "DB is missing: the store's database file"),
+            (["log"], "DB is missing: name the store's database file, or set the key store of the configuration"),
             (["info", "x.db", "y.db"], "unexpected operand y.db"),
             (["log", "x.db", "--wrong"], "unknown option --wrong: what is none but begins with a dash goes behind --"),
             (["log", "x.db", "-n"], "unknown option -n: what is none but begins with a dash goes behind --"),
@@ -61,7 +75,8 @@ struct UsageTests {
             (["purge", "x.db", "--before", "0"], "--before expects a whole number from 1 on, not 0"),
             (["exec", "x.db", "--author", "a", "--context", ""], Self.emptyContext),
             (["exec", "x.db", "--author", "a", "--context", " "], Self.emptyContext),
-            (["show", "x.db"], "N is missing: the transaction's sequence"),
+            (["show"], "N is missing: the transaction's sequence"),
+            (["show", "x.db"], "N expects a whole number from 1 on, not x.db"),
             (["show", "x.db", "x"], "N expects a whole number from 1 on, not x"),
         ])
     func mistakes(arguments: [String], message: String) async throws {

@@ -108,8 +108,10 @@ public final class HistoryStore: Sendable {
     }
 
     /// Opens a store as Tidings itself, for what an operator does to it.
-    package static func openAsOperator(_ path: String, create: Bool = false) async throws -> HistoryStore {
-        try await openWriting(path, author: operatorName, create: create, options: Options())
+    package static func openAsOperator(
+        _ path: String, create: Bool = false, options: Options = Options()
+    ) async throws -> HistoryStore {
+        try await openWriting(path, author: operatorName, create: create, options: options)
     }
 
     private static func openWriting(

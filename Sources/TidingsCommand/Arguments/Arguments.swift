@@ -5,10 +5,12 @@ struct Arguments: Sendable {
     /// What is no option, in order.
     private(set) var operands: [String] = []
     private var values: [String: [String]] = [:]
+    private let declared: [Operand]
     private let options: [Option]
 
     /// Reads the words behind the subcommand's name. `--` ends the options.
     init(_ words: [String], operands declared: [Operand] = [], options: [Option] = []) throws(UsageError) {
+        self.declared = declared
         self.options = options
         var rest = words[...]
         while let word = rest.popFirst() {
@@ -21,7 +23,7 @@ struct Arguments: Sendable {
                 operands.append(word)
             }
         }
-        try checkOperands(declared)
+        try checkOperands()
         for option in options where option.isRequired && values[option.name] == nil {
             throw UsageError("\(option.head) is required: \(option.help)")
         }
@@ -50,7 +52,7 @@ struct Arguments: Sendable {
         }
     }
 
-    private func checkOperands(_ declared: [Operand]) throws(UsageError) {
+    private func checkOperands() throws(UsageError) {
         let required = declared.filter(\.isRequired)
         if operands.count < required.count {
             let missing = required[operands.count]
@@ -63,6 +65,26 @@ struct Arguments: Sendable {
         }
     }
 
+    /// The operand DB, which stands first; nil where it is left out, or a dash: then the configured one is meant.
+    ///
+    /// Where a fixed number of operands follows, their number tells whether it was left out. Where any number follows, it can
+    /// be left out with all of them only.
+    var database: String? {
+        guard isDatabaseGiven, let path = operands.first, path != "-" else { return nil }
+        return path
+    }
+
+    /// The operands behind DB.
+    var furtherOperands: [String] { isDatabaseGiven ? Array(operands.dropFirst()) : operands }
+
+    private var isDatabaseGiven: Bool {
+        guard declared.first?.isDatabase == true else { return false }
+        return declared.last?.isRepeatable == true ? !operands.isEmpty : operands.count == declared.count
+    }
+
+    /// Whether the subcommand has an option of this name.
+    func takes(_ name: String) -> Bool { options.contains { $0.name == name } }
+
     /// Whether an option is there.
     func has(_ name: String) -> Bool { strings(name) != nil }
 
@@ -71,7 +93,7 @@ struct Arguments: Sendable {
 
     /// All values of a repeatable option; nil where it is not there.
     func strings(_ name: String) -> [String]? {
-        precondition(options.contains { $0.name == name }, "\(name) is not declared")
+        precondition(takes(name), "\(name) is not declared")
         return values[name]
     }
 

@@ -53,11 +53,16 @@ struct Operand: Sendable {
         Operand(name: name, help: help, isRequired: false, isRepeatable: true)
     }
 
-    /// The database of a subcommand that has a configuration.
-    static let configuredDatabase = Operand.optional("DB", "the store's database file; without it the configured one")
-
     /// The database, which most subcommands begin with.
-    static let database = Operand.one("DB", "the store's database file")
+    static let database = Operand.optional(
+        "DB", "the store's database file; left out, or -: the one that the key store configures")
+
+    /// The database where any number of operands follows, the first of which could not be told from it.
+    static let leadingDatabase = Operand.optional(
+        "DB", "the store's database file, always first; -, or no operand at all: the configured one")
+
+    /// Whether it is the database.
+    var isDatabase: Bool { name == "DB" }
 
     /// The operand in the line of usage.
     var usage: String {

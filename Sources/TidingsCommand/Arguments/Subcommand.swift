@@ -25,7 +25,7 @@ extension Subcommand {
     static var appendix: [String] { [] }
 
     /// Whether the first operand is the database.
-    static var hasDatabase: Bool { operands.first?.name == Operand.database.name }
+    static var hasDatabase: Bool { operands.first?.isDatabase == true }
 
     /// Reads the words behind the subcommand's name, and runs.
     static func run(words: [String]) async throws {
@@ -34,7 +34,7 @@ extension Subcommand {
             return
         }
         let arguments = try Arguments(words, operands: operands, options: options)
-        let path = hasDatabase ? arguments.operands.first : nil
+        let path = arguments.database
         if let path { try checkPath(path) }
         do {
             try await run(arguments)
@@ -47,7 +47,7 @@ extension Subcommand {
 
     /// Refuses what names no file, before a remedy for missing files is given.
     private static func checkPath(_ path: String) throws(UsageError) {
-        guard !path.isEmpty else { throw UsageError("DB is empty: give the path of \(Operand.database.help)") }
+        guard !path.isEmpty else { throw UsageError("DB is empty: give the path of the store's database file") }
         guard path != ":memory:" else {
             throw UsageError("DB must be a file: history in memory could be shared with nobody")
         }

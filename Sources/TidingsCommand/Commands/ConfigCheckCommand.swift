@@ -8,9 +8,9 @@ enum ConfigCheckCommand: Subcommand {
     static let operands: [Operand] = [
         .optional("FILE", "the JSON5 file; without it the one that \(TidingsConfiguration.fileVariable) names, or none")
     ]
-    static let options: [Option] = [.flag("--json", "as one JSON object")]
+    static let options: [Option] = [ServiceOptions.keyOption, .flag("--json", "as one JSON object")]
     static let details = """
-        An environment variable goes before the file. Relative paths start at the working directory. No password is \
+        An environment variable goes before the file, --set before both. Relative paths start at the working directory. No password is \
         printed: of the broker's URL, its hosts.
         """
     static var appendix: [String] {
@@ -25,8 +25,9 @@ enum ConfigCheckCommand: Subcommand {
             guard !file.isEmpty else { throw UsageError("FILE is empty: leave it out, or name the configuration") }
             guard !file.contains("://") else { throw UsageError("FILE expects a file, not a URL") }
         }
+        let flags = try ServiceOptions.keys(arguments)
         do throws(ConfigurationError) {
-            let configuration = try TidingsConfiguration(file: file)
+            let configuration = try TidingsConfiguration(file: file, flags: flags)
             if isJSON { Output.write(JSONWriter.document(of: configuration)) } else { print(configuration) }
         } catch {
             if isJSON { Output.write(JSONWriter.document(of: error)) }

@@ -7,7 +7,6 @@ import TidingsServices
 enum ConsumeCommand: Subcommand {
     static let name = "consume"
     static let summary = "Follow the history as a registered consumer, into a pipe, a command or a database"
-    static let operands = [Operand.configuredDatabase]
     static let options: [Option] =
         [
             .value("--author", "A", "on whose behalf it reads"),

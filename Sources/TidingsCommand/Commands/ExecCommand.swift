@@ -8,7 +8,7 @@ enum ExecCommand: Subcommand {
     static let name = "exec"
     static let summary = "Run SQL in tracked transactions"
     static let operands: [Operand] = [
-        .database,
+        .leadingDatabase,
         .any("SQL", "each is one transaction and may hold several statements; without any, standard input is one"),
     ]
     static let options: [Option] =
@@ -35,11 +35,11 @@ enum ExecCommand: Subcommand {
         if let context, context.allSatisfy(\.isWhitespace) {
             throw UsageError("--context is empty: leave it out, or name which part of the author writes")
         }
+        // Before standard input is read, which a person would be waited for.
+        _ = try settings.path()
         let broker = try settings.broker(name)
         let scripts = try scripts(arguments)
-        try await Stores.writing(
-            arguments.operands[0], author: author, options: configuration.storeOptions
-        ) { store in
+        try await settings.writing(author: author) { store in
             guard broker.configuration != nil else { return try await run(scripts, context, store) }
             let publisher = HistoryPublisher(
                 store, broker: broker, options: configuration.publisherOptions(logger: SilentLogger()))
@@ -58,7 +58,7 @@ enum ExecCommand: Subcommand {
 
     /// The transactions to run, with what they are called in errors.
     private static func scripts(_ arguments: Arguments) throws(CommandError) -> [(sql: String, place: String)] {
-        let scripts = arguments.operands.dropFirst()
+        let scripts = arguments.furtherOperands
         guard !scripts.isEmpty else { return [(try standardInput(), "standard input")] }
         return scripts.enumerated().map { ($1, "argument \($0 + 1) of \(scripts.count)") }
     }

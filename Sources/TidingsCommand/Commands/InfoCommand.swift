@@ -5,10 +5,10 @@ import TidingsSQLite
 enum InfoCommand: Subcommand {
     static let name = "info"
     static let summary = "Tell what the store is and what it tracks"
-    static let options: [Option] = [.flag("--json", "as one JSON object")]
+    static let options: [Option] = [.flag("--json", "as one JSON object")] + ServiceOptions.storeOptions
 
     static func run(_ arguments: Arguments) async throws {
-        let info = try await Stores.reading(arguments.operands[0]) { try await $0.info() }
+        let info = try await Stores.reading(ServiceOptions.readingPath(arguments)) { try await $0.info() }
         if arguments.has("--json") {
             var writer = JSONWriter()
             writer.info(info)

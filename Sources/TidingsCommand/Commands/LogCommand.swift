@@ -4,21 +4,22 @@ import PersistentHistory
 enum LogCommand: Subcommand {
     static let name = "log"
     static let summary = "List transactions and their changes"
-    static let options: [Option] = [
-        .value("--after", "N", "only transactions after this sequence"),
-        .value("--until", "N", "only transactions up to this sequence, itself included"),
-        .value("--author", "A", "only this author", isRepeatable: true),
-        .value("--not-author", "A", "not this author", isRepeatable: true),
-        .value("--entity", "E", "only changes of this entity", isRepeatable: true),
-        .value("--op", "OP", "only insert, update or delete", isRepeatable: true),
-        .value("--object", "ENTITY:KEY", "only changes of this object"),
-        .value("--since", "TIME", "only at or after this time, by the writers' clocks"),
-        .value("--before", "TIME", "only before this time"),
-        .value("--limit", "N", "at most so many transactions"),
-        .flag("--reverse", "newest first"),
-        .flag("--count", "print the number of transactions only"),
-        .flag("--json", "one JSON object a line"),
-    ]
+    static let options: [Option] =
+        [
+            .value("--after", "N", "only transactions after this sequence"),
+            .value("--until", "N", "only transactions up to this sequence, itself included"),
+            .value("--author", "A", "only this author", isRepeatable: true),
+            .value("--not-author", "A", "not this author", isRepeatable: true),
+            .value("--entity", "E", "only changes of this entity", isRepeatable: true),
+            .value("--op", "OP", "only insert, update or delete", isRepeatable: true),
+            .value("--object", "ENTITY:KEY", "only changes of this object"),
+            .value("--since", "TIME", "only at or after this time, by the writers' clocks"),
+            .value("--before", "TIME", "only before this time"),
+            .value("--limit", "N", "at most so many transactions"),
+            .flag("--reverse", "newest first"),
+            .flag("--count", "print the number of transactions only"),
+            .flag("--json", "one JSON object a line"),
+        ] + ServiceOptions.storeOptions
     static let details = """
         TIME is RFC 3339, such as 2026-11-30T12:00:00Z, or an age such as 7d, 12h, 30m, 45s. KEY is the primary \
         key; one of several columns is written as COLUMN=VALUE,COLUMN=VALUE. The case of names does not count.
@@ -29,7 +30,7 @@ enum LogCommand: Subcommand {
         let after = try arguments.integer("--after")
         let object = try arguments.string("--object").map { try ObjectOption($0) }
         var printer = Printers.printer(json: arguments.has("--json"), request)
-        try await Stores.reading(arguments.operands[0]) { store in
+        try await Stores.reading(ServiceOptions.readingPath(arguments)) { store in
             if let after { request.start = .token(try await start(after: after, store)) }
             if let object { request.objects = try await object.objects(in: store) }
             guard !arguments.has("--count") else {

@@ -3,10 +3,11 @@ import PersistentHistory
 enum PurgeCommand: Subcommand {
     static let name = "purge"
     static let summary = "Delete the oldest part of the history"
-    static let options: [Option] = [
-        .value("--before", "N", "the first sequence that stays", isRequired: true),
-        .flag("--dry-run", "only count what would be deleted"),
-    ]
+    static let options: [Option] =
+        [
+            .value("--before", "N", "the first sequence that stays", isRequired: true),
+            .flag("--dry-run", "only count what would be deleted"),
+        ] + ServiceOptions.storeOptions
     static let details = """
         Prints the number of transactions deleted. The tables themselves are never touched. N is at most one more \
         than the newest sequence, which deletes the whole history.
@@ -15,15 +16,14 @@ enum PurgeCommand: Subcommand {
     static func run(_ arguments: Arguments) async throws {
         let sequence = try arguments.integer("--before", minimum: 1) ?? 1
         let limit = HistoryStore.PurgeLimit.sequence(sequence)
-        let path = arguments.operands[0]
         let count =
             if arguments.has("--dry-run") {
-                try await Stores.reading(path) { store in
+                try await Stores.reading(ServiceOptions.readingPath(arguments)) { store in
                     try await check(sequence, in: store)
                     return try await store.countHistory(before: limit)
                 }
             } else {
-                try await Stores.writing(path) { store in
+                try await ServiceOptions(arguments).writing { store in
                     try await check(sequence, in: store)
                     return try await store.deleteHistory(before: limit)
                 }

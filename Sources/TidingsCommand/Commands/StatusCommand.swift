@@ -3,7 +3,6 @@ import PersistentHistory
 enum StatusCommand: Subcommand {
     static let name = "status"
     static let summary = "Tell how far publishing, consumers and cleaning have come"
-    static let operands = [Operand.configuredDatabase]
     static let options: [Option] = ServiceOptions.options + [.flag("--json", "as one JSON object")]
     static let details = """
         From the store, and from the broker's queues where a broker is configured. \(ServiceOptions.details)

@@ -15,8 +15,9 @@ enum DemoCommand: Subcommand {
         ] + ServiceOptions.options
     static let details = """
         Three processes import the files into one store, three consumers keep a view each, one of which is killed and \
-        started again, and a service relays and cleans. Exit code 1 where a view differs from the store, or history was \
-        not cleaned up to the oldest acknowledgement. `Config/demo` does the rest: it starts a broker, and calls this.
+        started again, and a service relays and cleans. Exit code 1 where a view differs from the store, history was not \
+        cleaned up to the oldest acknowledgement, or it took longer than two minutes. `Config/demo` does the rest: it starts \
+        a broker, and calls this.
         """
 
     static func run(_ arguments: Arguments) async throws {

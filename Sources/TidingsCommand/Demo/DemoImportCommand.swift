@@ -20,7 +20,7 @@ enum DemoImportCommand: Subcommand {
         let author = arguments.string("--author") ?? ""
         let data = try DemoData.read(from: arguments.string("--data") ?? "")
         let work = DemoImport(data, author: author)
-        try await Stores.writing(try settings.path(), author: author) { store in
+        try await settings.writing(author: author) { store in
             let publisher = HistoryPublisher(store, broker: broker)
             try await withRunning(publisher, logger: settings.logger) {
                 var last: HistoryToken?

@@ -4,24 +4,30 @@ import PersistentHistory
 import TidingsSQLite
 
 /// What came of comparing one consumer's view with the store.
-struct DemoProof: Sendable {
+struct DemoProof: Sendable, Equatable {
+    /// The store's rows that were compared.
     let rows: Int
-    /// Rows that are missing, too many or different.
-    let differences: Int
+    /// What differs, each once, in words: rows by their entity, or transactions.
+    let differing: [String]
+
+    /// How many rows, or transactions, differ.
+    var differences: Int { differing.count }
 
     /// Compares a database that a consumer kept in step.
     static func database(_ path: String, _ store: HistoryStore, entities: Set<String>?) async throws -> DemoProof {
         let difference = try await ProjectionContext.difference(from: store, path: path, entities: entities)
-        let counts = difference.entities.values
-        return DemoProof(
-            rows: counts.map(\.rows).reduce(0, +),
-            differences: counts.map { $0.missing + $0.extra + $0.different }.reduce(0, +))
+        let differing = difference.entities.sorted { $0.key < $1.key }.flatMap { entity, counts in
+            [("is missing", counts.missing), ("is too many", counts.extra), ("is different", counts.different)]
+                .flatMap { words, count in [String](repeating: "a row of \(entity) \(words)", count: count) }
+        }
+        return DemoProof(rows: difference.entities.values.map(\.rows).reduce(0, +), differing: differing)
     }
 
-    /// Replays the lines that a consumer wrote, and compares the rows that come out.
+    /// Replays the lines that a consumer wrote, and compares the rows that come out. Where a transaction has not exactly one
+    /// line, in its place, that is the difference: what it does to rows would only tell it again.
     static func lines(_ path: String, _ store: HistoryStore) async throws -> DemoProof {
-        let replayed = try DemoReplay(path).rows
-        let stored = try await store.withSnapshot { snapshot in
+        let replay = try DemoReplay(path)
+        let (stored, head) = try await store.withSnapshot { snapshot in
             var rows: [DemoReplay.Object: [String: String?]] = [:]
             for entity in snapshot.entities {
                 for try await page in snapshot.rows(of: entity) {
@@ -33,10 +39,34 @@ struct DemoProof: Sendable {
                     }
                 }
             }
-            return rows
+            return (rows, snapshot.token.sequence)
         }
-        let differences = Set(stored.keys).union(replayed.keys).count { stored[$0] != replayed[$0] }
-        return DemoProof(rows: stored.count, differences: differences)
+        var differing = misplaced(replay.sequences, upTo: head)
+        if differing.isEmpty {
+            let objects = Set(stored.keys).union(replay.rows.keys).filter { stored[$0] != replay.rows[$0] }
+            differing = objects.map { "a row of \($0.entity) is different: \($0.key)" }.sorted()
+        }
+        return DemoProof(rows: stored.count, differing: differing)
+    }
+
+    /// The transactions that have no line, more than one, or one in the wrong place. All have one: consumers of lines begin at
+    /// the beginning, and nothing was purged that they had not merged.
+    static func misplaced(_ sequences: [Int64], upTo head: Int64) -> [String] {
+        var seen: Set<Int64> = []
+        var last: Int64 = 0
+        var differing: [String] = []
+        for sequence in sequences {
+            if !seen.insert(sequence).inserted {
+                differing.append("transaction \(sequence) comes again")
+            } else if sequence < last || sequence > head {
+                differing.append("transaction \(sequence) is out of place")
+            }
+            last = max(last, sequence)
+        }
+        for sequence in 1..<(head + 1) where !seen.contains(sequence) {
+            differing.append("transaction \(sequence) is missing")
+        }
+        return differing
     }
 
     /// Everything in the demo's tables is text or NULL.
@@ -53,6 +83,10 @@ struct DemoReplay {
     }
 
     private struct Line: Decodable {
+        struct Token: Decodable {
+            let sequence: Int64
+        }
+
         struct Change: Decodable {
             let entity: String
             let op: String
@@ -60,10 +94,13 @@ struct DemoReplay {
             let after: [String: String?]?
         }
 
+        let token: Token
         let changes: [Change]
     }
 
     private(set) var rows: [Object: [String: String?]] = [:]
+    /// The transactions, in the order of their lines.
+    private(set) var sequences: [Int64] = []
 
     init(_ path: String) throws {
         guard let data = FileManager.default.contents(atPath: path) else {
@@ -74,6 +111,7 @@ struct DemoReplay {
             guard let line = try? decoder.decode(Line.self, from: Data(bytes)) else {
                 throw CommandError("\(path): line \(number + 1) is no transaction")
             }
+            sequences.append(line.token.sequence)
             for change in line.changes { apply(change) }
         }
     }

@@ -11,7 +11,7 @@ enum Stores {
         _ body: (HistoryStore) async throws -> R
     ) async throws -> R {
         let store = try await opening(path) {
-            guard let author else { return try await HistoryStore.openAsOperator(path) }
+            guard let author else { return try await HistoryStore.openAsOperator(path, options: options) }
             return try await HistoryStore.open(path, author: author, options: options)
         }
         return try await lending(store, body)

@@ -20,7 +20,7 @@ extension ConfigurationKey {
     }
 
     private static let store: [ConfigurationKey] = [
-        ConfigurationKey("store", .path, nil, "The store's database file."),
+        ConfigurationKey("store", .path, nil, "The store's database file, where the command line names none."),
         ConfigurationKey(
             "storeName", .text, nil,
             "The store's name in queues and routing keys; null: its file's name without what follows the last dot."),
@@ -36,7 +36,7 @@ extension ConfigurationKey {
             "tokenDirectory", .path, nil, "The directory of consumers' token files; null: beside the store."),
         ConfigurationKey(
             "autoStart", .choices(["relay", "cleaner"]), .list(["relay", "cleaner"]),
-            "What `tidings serve` starts."),
+            "What `tidings serve` starts; the cleaner alone needs no broker."),
         ConfigurationKey(
             "logLevel", .choice(["trace", "debug", "info", "warning", "error"]), .text("info"),
             "The least important entries that are logged."),
