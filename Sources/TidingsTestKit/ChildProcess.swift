@@ -39,12 +39,18 @@ public final class ChildProcess: Sendable {
             ended.set(process.terminationReason == .exit ? .exited(status) : .signalled(status))
         }
         try process.run()
+        // The child's ends: open here, they would outlive it.
+        try? output.fileHandleForWriting.close()
+        try? input.fileHandleForReading.close()
         processID = process.processIdentifier
         ending = ended
         lines = Self.lines(of: output.fileHandleForReading)
     }
 
-    deinit { if ending.value == nil { kill(processID, SIGKILL) } }
+    deinit {
+        if ending.value == nil { kill(processID, SIGKILL) }
+        try? standardInput.close()
+    }
 
     /// Sends a signal.
     public func send(_ signal: Int32) { if ending.value == nil { kill(processID, signal) } }
@@ -83,6 +89,7 @@ public final class ChildProcess: Sendable {
                 }
             }
             if !rest.isEmpty { continuation.yield(String(decoding: rest, as: UTF8.self)) }
+            try? handle.close()
             continuation.finish()
         }
         return stream

@@ -27,9 +27,16 @@ public struct FinishedProcess: Sendable {
         process.executableURL = URL(filePath: executable)
         process.arguments = arguments
         if let environment { process.environment = environment }
-        process.standardInput = try FileHandle(forReadingFrom: URL(filePath: paths.input))
-        process.standardOutput = try FileHandle(forWritingTo: URL(filePath: paths.output))
-        process.standardError = try FileHandle(forWritingTo: URL(filePath: paths.error))
+        let files = [
+            try FileHandle(forReadingFrom: URL(filePath: paths.input)),
+            try FileHandle(forWritingTo: URL(filePath: paths.output)),
+            try FileHandle(forWritingTo: URL(filePath: paths.error)),
+        ]
+        // Foundation holds on to them: left open, they pile up until the process has too many.
+        defer { for file in files { try? file.close() } }
+        process.standardInput = files[0]
+        process.standardOutput = files[1]
+        process.standardError = files[2]
         let ending = try await withCheckedThrowingContinuation { continuation in
             process.terminationHandler = { process in
                 let status = process.terminationStatus
@@ -43,6 +50,7 @@ public struct FinishedProcess: Sendable {
                 continuation.resume(throwing: error)
             }
         }
+        defer { withExtendedLifetime(directory) {} }
         return FinishedProcess(
             output: try String(contentsOfFile: paths.output, encoding: .utf8),
             error: try String(contentsOfFile: paths.error, encoding: .utf8), ending: ending)

@@ -109,7 +109,7 @@ extension HistoryRelay {
 
     /// Publishes what nobody else does.
     private func takeOver(_ outbox: inout Outbox, _ send: (OutgoingBatch) -> Void) async throws {
-        while case (var before, let claimed)? = ledger.claim(Self.claimSize, at: .now) {
+        while !life.isStopping, case (var before, let claimed)? = ledger.claim(Self.claimSize, at: .now) {
             var left = Set(claimed.map(\.token.sequence))
             let lineage = lineage
             defer { if lineage == self.lineage { ledger.release(Array(left), at: .now) } }

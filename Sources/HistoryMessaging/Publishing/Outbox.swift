@@ -32,7 +32,9 @@ struct Outbox {
         names = broker.names(for: store)
         flusher = isDurable ? nil : try LogFlusher(store)
         batch = AMQPPublisher.Window(messages: max(1, window.messages / 2), bytes: max(1, window.bytes / 2))
-        encoder = HistoryMessageEncoder(names: names, user: broker.user, limit: messageLimit)
+        // What the connection would refuse could never be sent.
+        let limit = min(messageLimit, broker.configuration?.maximumMessageSize ?? messageLimit)
+        encoder = HistoryMessageEncoder(names: names, user: broker.user, limit: limit)
     }
 
     /// Makes all that was committed before durable: nothing may be published that a power loss can take back.

@@ -79,9 +79,13 @@ struct ConfigurationReader {
             }
         }
         let known = ConfigurationKey.all.map(\.variable) + [TidingsConfiguration.fileVariable]
-        for name in environment.keys.sorted() where name.hasPrefix("TIDINGS_") && !known.contains(name) {
-            guard let near = Nearest.word(to: name, among: known) else { continue }
-            warnings.append("\(Shown.name(name)) is not a variable of the configuration: did you mean \(near)?")
+        let prefix = "TIDINGS_"
+        // What all have in common makes none of them look like another.
+        let endings = known.map { String($0.dropFirst(prefix.count)) }
+        for name in environment.keys.sorted() where name.hasPrefix(prefix) && !known.contains(name) {
+            guard let near = Nearest.word(to: String(name.dropFirst(prefix.count)), among: endings) else { continue }
+            warnings.append(
+                "\(Shown.name(name)) is not a variable of the configuration: did you mean \(prefix)\(near)?")
         }
     }
 
