@@ -17,7 +17,6 @@ struct ConsumerProcessTests {
         let head = try await fixture.insert(60)
         var kills = 0
         var isDone = false
-        let begin = ContinuousClock.now
         while !isDone {
             let last = kills < wanted ? "\(kills % 2 + 1)" : "1000000"
             let child = try ChildProcess(
@@ -39,7 +38,6 @@ struct ConsumerProcessTests {
             default: throw Unexpected(ending: ending)
             }
         }
-        print("\(kills) kills at \(step), \(url == nil ? "no broker" : "broker"): \(ContinuousClock.now - begin)")
         let context = try await FileContext(index)
         let contents = try await context.contents()
         let sequences = Array(1...head.sequence)
