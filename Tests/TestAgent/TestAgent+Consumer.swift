@@ -9,6 +9,7 @@ import TidingsSQLite
 /// `consumer crash STORE INDEX STEP COUNT UNTIL [URL]`: merges into a durable file until the sequence UNTIL, unless it ends
 /// itself at the COUNTth STEP. `consumer memory STORE`: merges with an observer hook; prints peaks of memory.
 /// `consumer resources STORE RUNS [URL]`: starts and stops; prints threads and descriptors before and after.
+/// `consumer write STORE`: writes transactions of one row until a line comes on its standard input.
 extension TestAgent {
     static func consumer(_ arguments: [String]) async throws {
         guard arguments.count >= 2 else { throw Usage() }
@@ -17,6 +18,7 @@ extension TestAgent {
         case "crash": try await crash(arguments[1], rest)
         case "memory": try await memory(arguments[1])
         case "resources": try await resources(arguments[1], rest)
+        case "write": try await write(arguments[1])
         default: throw Usage()
         }
     }
@@ -34,6 +36,17 @@ extension TestAgent {
         if let step = AgentStep(rawValue: arguments[1]) { options.onStep = Ending(at: step, occurrence: count).pass }
         let broker = arguments.count > 4 ? try Broker(urls: arguments[4], storeName: "crash") : .none
         let consumer = HistoryConsumer(store, name: "c", contexts: [index], broker: broker, options: options)
+        if broker.configuration != nil {
+            // What is merged has been delivered: a delivery of it is unsettled.
+            index.wait { [unowned consumer] token in
+                let isAtEnd = token?.sequence == until
+                let deadline = ContinuousClock.now + .seconds(20)
+                while isAtEnd ? consumer.status().broker != .open : consumer.status().counts.deliveries == 0 {
+                    if ContinuousClock.now > deadline { exit(3) }
+                    try await Task.sleep(for: .milliseconds(1))
+                }
+            }
+        }
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await consumer.run() }
             while consumer.status().token?.sequence != until { try await Task.sleep(for: .milliseconds(1)) }
@@ -45,6 +58,19 @@ extension TestAgent {
             try await group.waitForAll()
         }
         report("done \(consumer.status().token?.description ?? "")")
+    }
+
+    private static func write(_ path: String) async throws {
+        let store = try await HistoryStore.open(path, author: "writer")
+        let isEnding = Locked(false)
+        Thread.detachNewThread {
+            _ = readLine()
+            isEnding.withLock { $0 = true }
+        }
+        while !isEnding.withLock({ $0 }) {
+            _ = try await store.write { db in try db.execute("INSERT INTO item(v) VALUES ('written meanwhile')") }
+        }
+        await store.close()
     }
 
     private static func memory(_ path: String) async throws {
@@ -99,7 +125,7 @@ extension TestAgent {
     }
 
     /// How many threads of Tidings and how many descriptors the process has.
-    private static func held() throws -> String {
+    static func held() throws -> String {
         let files = FileManager.default
         let threads = try files.contentsOfDirectory(atPath: "/proc/self/task").compactMap {
             try? String(contentsOfFile: "/proc/self/task/\($0)/comm", encoding: .utf8)
@@ -149,6 +175,7 @@ private final class IndexContext: MergeContext {
     let name = "index"
     let isDurable = true
     private let connection: SQLiteConnection
+    private let waiting = Locked<(@Sendable (HistoryToken?) async throws -> Void)?>(nil)
 
     init(_ path: String) async throws {
         connection = try await SQLiteConnection.open(path, options: OpenOptions(access: .create))
@@ -158,9 +185,16 @@ private final class IndexContext: MergeContext {
         }
     }
 
+    /// Has whoever asks for the token wait for something first.
+    func wait(for condition: @escaping @Sendable (HistoryToken?) async throws -> Void) {
+        waiting.withLock { $0 = condition }
+    }
+
     func durableToken() async throws -> HistoryToken? {
-        try await connection.run { db in try db.first("SELECT token FROM place", as: String.self) }
+        let token = try await connection.run { db in try db.first("SELECT token FROM place", as: String.self) }
             .flatMap { HistoryToken($0) }
+        try await waiting.withLock({ $0 })?(token)
+        return token
     }
 
     func merge(_ batch: HistoryBatch) async throws {

@@ -9,6 +9,7 @@ enum TestAgent {
         case "consumer": try await consumer(arguments)
         case "cleaner": try await cleaner(arguments)
         case "service": try await service(arguments)
+        case "resources": try await resources(arguments)
         default: throw Usage()
         }
     }

@@ -116,7 +116,8 @@ final class ConsumerRegistrar: Sendable {
         do {
             let message = try await requester.request(
                 request.message(user: link.user), to: address, within: Self.replyLimit)
-            reply = try ControlReply(decoding: message.body)
+            guard let readable = read(message) else { return false }
+            reply = readable
         } catch let error as AMQPError where error.code == .notFound || error.code == .timedOut {
             // No cleaner yet. It may come any time.
             return false
@@ -132,6 +133,19 @@ final class ConsumerRegistrar: Sendable {
         protected(reply.fields["floor"]?.text ?? "")
         await onRegistered()
         return true
+    }
+
+    /// A reply; nil where it cannot be read, which is counted and logged.
+    private func read(_ message: AMQPMessage) -> ControlReply? {
+        do throws(MessagingError) {
+            return try ControlReply(decoding: message.body)
+        } catch {
+            board.count { $0.malformedReplies += 1 }
+            options.log(
+                .warning, "a reply to the registration cannot be read, and it is asked again: \(error.message)",
+                [("consumer", name)])
+            return nil
+        }
     }
 
     private func protected(_ floor: String) {

@@ -61,4 +61,6 @@ public struct ConsumerCounts: Sendable, Hashable {
     public internal(set) var acknowledgements = 0
     /// Acknowledgements that no cleaner's queue wanted.
     public internal(set) var unrouted = 0
+    /// Replies of a cleaner to the registration that could not be read: it was asked again.
+    public internal(set) var malformedReplies = 0
 }

@@ -14,6 +14,16 @@ extension HistoryConsumer {
         case after(HistoryToken)
     }
 
+    /// Where a consumer fetches the history from that it misses. There may be more of them in later versions.
+    public struct Source: Sendable, Hashable, CustomStringConvertible {
+        /// The name, as it appears in logs.
+        public let description: String
+        private init(_ name: String) { description = name }
+        /// The store: what follows the consumer's token is read from there page by page, and proved to be of its lineage.
+        /// Messages are hints that there is something to fetch; nothing of what they hold is merged.
+        public static let store = Source("store")
+    }
+
     /// What a consumer is to the cleaner.
     public enum Role: String, Sendable, Hashable {
         /// History is kept until it has acknowledged.
@@ -29,6 +39,8 @@ extension HistoryConsumer {
         /// Where it begins the first time; nil is ``Start/snapshot`` where any context can be loaded, else
         /// ``Start/beginning``.
         public var start: Start?
+        /// Where missing history is fetched from.
+        public var source = Source.store
         /// Only these authors' transactions are merged; nil is everybody's, an empty set is nobody's.
         public var authors: Set<String>?
         /// These authors' transactions are not merged.

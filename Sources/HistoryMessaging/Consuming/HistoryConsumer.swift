@@ -150,6 +150,9 @@ public actor HistoryConsumer: HistoryService {
         }
     }
 
+    /// True once the run has been told to stop, until the next one begins.
+    package nonisolated var isStopping: Bool { board.isStopping }
+
     /// How many agents of runs are still there; none after a run has ended.
     package var livingAgents: Int { agents.count { $0.agent != nil } }
 }

@@ -97,6 +97,44 @@ struct ConsumerBrokerTests {
                 == AcknowledgementMessage(consumer: "c", author: "orders", token: head))
     }
 
+    @Test("P15: a reply to the registration that cannot be read is counted and logged, and the cleaner is asked again")
+    func malformedReply() async throws {
+        let fixture = try await BrokerFixture()
+        let names = fixture.names
+        let events = CleanerEvents()
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", broker: fixture.broker,
+            options: fixture.options {
+                $0.registrationWait = .zero
+                $0.logger = events
+            })
+        try await fixture.connected { connection in
+            try await connection.declare(names.cleaning)
+            let publisher = await connection.publisher()
+            let requests = try await connection.consume(names.controlQueue(of: "cleaner"))
+            try await withServices(consumer) {
+                let iterator = requests.makeAsyncIterator()
+                let first = try #require(try await iterator.next())
+                first.ack()
+                let rubbish = AMQPMessage(Array("{\"ok\": true,".utf8))
+                #expect(try await publisher.reply(rubbish, to: first, exchange: names.replies) == .confirmed)
+                await eventually { consumer.status().counts.malformedReplies == 1 }
+                #expect(!consumer.status().isProtected)
+                let second = try #require(try await iterator.next())
+                second.ack()
+                _ = try await fixture.store.register(
+                    RegistrationRequest(consumer: "c", author: "orders", user: fixture.host.user))
+                let reply = ControlReply(isOK: true, service: "cleaner", message: "registered")
+                    .message(answering: second.message)
+                #expect(try await publisher.reply(reply, to: second, exchange: names.replies) == .confirmed)
+                await eventually { consumer.status().isProtected }
+            }
+        }
+        #expect(consumer.status().counts.malformedReplies == 1)
+        let told = events.messages(from: .warning).filter { $0.hasPrefix("a reply to the registration cannot be read") }
+        #expect(told.count == 1)
+    }
+
     @Test(
         "P15: what is no history of this store is kept among the dead messages with its reason, and the service goes on"
     )

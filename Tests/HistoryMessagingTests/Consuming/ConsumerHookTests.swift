@@ -194,6 +194,43 @@ struct ConsumerHookTests {
         #expect(consumer.status().token?.sequence == 2)
     }
 
+    @Test(
+        "PHT20: a throwing merge hook leaves the token: those before it are called again, what is behind it once, at last"
+    )
+    func throwingMergeHook() async throws {
+        let fixture = try await ConsumerFixture()
+        let journal = Journal()
+        let context = RecordingContext(journal: journal)
+        let consumer = consumer(fixture, [context])
+        let attempts = Locked(0)
+        struct Failure: Error {}
+        await consumer.addMergeHook { input in
+            journal.add("first \(input.batch.token.sequence)")
+            return .continue
+        }
+        await consumer.addMergeHook { [unowned consumer] _ in
+            journal.add("at \(consumer.status().token?.sequence ?? 0)")
+            let number = attempts.withLock { attempts in
+                attempts += 1
+                return attempts
+            }
+            if number <= 3 { throw Failure() }
+            return .continue
+        }
+        await consumer.addMergeHook { _ in
+            journal.add("later")
+            return .continue
+        }
+        await consumer.observe("article", .insert) { _ in journal.add("observer") }
+        try await merging(consumer, fixture) { try await fixture.insert() }
+        let attempt = ["first 2", "at 1"]
+        #expect(
+            journal.entries == attempt + attempt + attempt + attempt + ["later", "merge recording", "observer"])
+        #expect(context.sequences == [2])
+        #expect(consumer.status().counts.failures == 3)
+        #expect(consumer.status().token?.sequence == 2)
+    }
+
     @Test("Hooks of entities that a transaction does not touch cost no look at its changes")
     func untouched() async throws {
         let fixture = try await ConsumerFixture()

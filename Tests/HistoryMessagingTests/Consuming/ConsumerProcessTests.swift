@@ -60,12 +60,19 @@ struct ConsumerProcessTests {
     }
 
     @Test(
-        "P13: killed 20 times after the acks with a broker that delivers and is acknowledged to: the same",
-        arguments: [AgentStep.consumerAfterBrokerAck, .consumerAfterAcknowledgement])
+        "P13: killed 20 times at a step with a broker that delivers and is acknowledged to: the same",
+        arguments: [
+            AgentStep.consumerBeforeMerge, .consumerAfterMerge, .consumerAfterToken, .consumerAfterBrokerAck,
+            .consumerAfterAcknowledgement,
+        ])
     func crashesWithBroker(step: AgentStep) async throws {
         let fixture = try await BrokerFixture()
         let names = fixture.names
-        try await fixture.connected { try await $0.declare(names.cleaning) }
+        try await fixture.connected { connection in
+            try await connection.declare(names.cleaning)
+            // Before anything is published: each transaction has its message there.
+            try await connection.declare(names.consuming(as: "c"))
+        }
         let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
         try await withServices(publisher) {
             try await crash(fixture.fixture, at: step, kills: 20, url: fixture.host.url)
@@ -88,6 +95,26 @@ struct ConsumerProcessTests {
         let numbers = [lines[0], lines[2]].compactMap { Int($0.split(separator: " ")[1]) }
         print("memory of merging 1,000,000 rows: \(numbers[1] - numbers[0]) KiB more than before")
         #expect(numbers[1] - numbers[0] < 64 * 1024)
+    }
+
+    @Test(
+        "P32: a publisher, a relay and a cleaner: after ten runs threads and descriptors are as after the first, no agent is left"
+    )
+    func resourcesOfOthers() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for service in ["publisher", "relay", "cleaner"] {
+                group.addTask {
+                    let fixture = try await BrokerFixture()
+                    let child = try ChildProcess(
+                        Self.agent, ["resources", service, fixture.fixture.temporary.path, fixture.host.url, "10"])
+                    let (lines, ending) = await child.output()
+                    #expect(ending == .exited(0), "\(service)")
+                    try #require(lines.count == 2, "\(service)")
+                    #expect(lines[1] == lines[0], "\(service)")
+                }
+            }
+            try await group.waitForAll()
+        }
     }
 
     @Test("P32: after runs and stops, threads and descriptors equal the start")

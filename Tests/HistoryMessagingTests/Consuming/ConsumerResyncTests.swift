@@ -159,7 +159,13 @@ struct ConsumerResyncTests {
         let fixture = try await ConsumerFixture()
         let directory = try TemporaryDirectory()
         try await fixture.insert(2)
-        let older = try copy(fixture, to: directory)
+        let older = directory.file("older.db")
+        // By other processes: one that opens and closes the file here would drop the locks of all connections.
+        @Sendable func sqlite(_ command: String) async throws {
+            let process = try await FinishedProcess.run("/usr/bin/sqlite3", [fixture.temporary.path, command])
+            try #require(process.ending == .exited(0), "\(process.error)")
+        }
+        try await sqlite(".backup '\(older)'")
         try await fixture.insert(5)
         let mirror = MirrorContext()
         let durable = try await FileContext(directory.file("index.db"))
@@ -169,23 +175,22 @@ struct ConsumerResyncTests {
         await consumer.addResyncHook { resync in resyncs.withLock { $0.append(resync) } }
         try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
-            // As SQLite's own restore does it: over the connections that are open.
-            let source = try await SQLiteConnection.open(older)
-            let rows = try await source.run { db in
-                try db.query("SELECT sequence FROM history_transaction ORDER BY sequence") {
-                    try $0.get(0, as: Int64.self)
-                }
-            }
-            #expect(rows == [1, 2, 3])
-            try await fixture.store.coordinate { db, _ in
-                try db.execute("DELETE FROM history_transaction WHERE sequence > 3")
-                try db.execute("UPDATE history_store SET epoch = epoch + 1")
-            }
-            while resyncs.withLock({ $0.isEmpty }) { try await Task.sleep(for: .milliseconds(2)) }
-            try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
-            try await consumer.waitUntilCaughtUp(to: fixture.insert())
+            #expect(mirror.rows(of: "article").count == 7)
+            // Over the file that is open here.
+            try await sqlite(".restore '\(older)'")
+            await eventually { resyncs.withLock { !$0.isEmpty } }
+            // Nobody else is there to begin it.
+            let head = try await fixture.store.currentToken()
+            #expect(head.epoch == 2)
+            #expect(head.sequence == 3)
+            try await consumer.waitUntilCaughtUp(to: head)
+            #expect(mirror.rows(of: "article").count == 2)
+            let next = try await fixture.insert()
+            #expect(next.sequence == 4)
+            try await consumer.waitUntilCaughtUp(to: next)
         }
         #expect(resyncs.withLock { $0.map(\.missed) } == [["file"]])
+        #expect(resyncs.withLock { $0.map(\.lost?.sequence) } == [8])
         #expect(mirror.wholeLoads == 2)
         #expect(consumer.status().token?.epoch == 2)
         #expect(try await durable.durableToken() == consumer.status().token)

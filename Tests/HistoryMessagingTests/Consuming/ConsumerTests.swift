@@ -1,5 +1,6 @@
 import Glibc
 import HistoryMessaging
+import LocalContexts
 import PersistentHistory
 import Testing
 import TidingsAMQP
@@ -17,8 +18,11 @@ struct ConsumerTests {
         let first = try await fixture.insert(3)
         try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: first)
+            let agents = await consumer.livingAgents
+            #expect(agents > 0)
             let error = await #expect(throws: MessagingError.self) { try await consumer.run() }
             #expect(error?.code == .alreadyRunning)
+            #expect(await consumer.livingAgents == agents)
         }
         #expect(consumer.status().state == .stopped)
         #expect(context.sequences == [1, 2, 3, 4])
@@ -30,15 +34,16 @@ struct ConsumerTests {
         #expect(consumer.status().token == missed)
     }
 
-    @Test("PHT14: stop() finishes the batch under way")
+    @Test("PHT14: stop() finishes the batch under way, and begins no other")
     func stopFinishes() async throws {
         let fixture = try await ConsumerFixture()
         let journal = Journal()
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
-        let consumer = HistoryConsumer(fixture.store, name: "c", options: fixture.options())
-        let token = try await fixture.insert()
-        await consumer.addMergeHook { _ in
-            journal.add("begin")
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", options: fixture.options { $0.pageSize = 2 })
+        try await fixture.insert(3)
+        await consumer.addMergeHook { input in
+            journal.add("begin \(input.batch.transactions.map(\.token.sequence))")
             for await _ in gate { break }
             journal.add("end")
             return .continue
@@ -46,11 +51,15 @@ struct ConsumerTests {
         async let run: Void = consumer.run()
         await journal.wait(for: 1)
         async let stopped: Void = consumer.stop()
+        // Not before the stop has arrived.
+        await eventually { consumer.isStopping }
+        #expect(consumer.status().state == .running)
         open.yield()
         try await run
         await stopped
-        #expect(journal.entries == ["begin", "end"])
-        #expect(consumer.status().token == token)
+        #expect(journal.entries == ["begin [1, 2]", "end"])
+        #expect(consumer.status().token?.sequence == 2)
+        #expect(consumer.status().state == .stopped)
     }
 
     @Test("PHT15: a context does not merge what it saved itself, and the token passes it; another context does")
@@ -67,6 +76,58 @@ struct ConsumerTests {
         #expect(own.sequences == [1])
         #expect(index.sequences == [1, 2])
         #expect(consumer.status().token == token)
+        // The stop has acknowledged what was caught up with.
+        #expect(consumer.status().acknowledged == token)
+        #expect(try await fixture.store.consumers().map(\.acknowledged) == [token])
+    }
+
+    @Test(
+        "PHT15: a full-text index that the author's own process feeds finds what the process wrote; its view skips that"
+    )
+    func fullText() async throws {
+        let fixture = try await ConsumerFixture()
+        let file = try await SQLiteConnection.open(
+            fixture.temporary.directory.file("index.db"), options: OpenOptions(access: .create))
+        try await file.run { db in try db.execute("CREATE VIRTUAL TABLE found USING fts5(title)") }
+        let index = ClosureContext.eachTransaction("index") { transaction in
+            for try await change in transaction.changes where change.entity == "article" {
+                let change = change.decoded()
+                let (id, title) = (change.key["id"] ?? .null, change.after?["title"])
+                try await file.run { db in
+                    try db.execute("DELETE FROM found WHERE rowid = ?", id)
+                    if let title { try db.execute("INSERT INTO found(rowid, title) VALUES (?, ?)", id, title) }
+                }
+            }
+        }
+        let view = RecordingContext("view", origin: fixture.store.origin)
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [view, index], options: fixture.options())
+        @Sendable func matches(_ text: String) async throws -> [Int64] {
+            try await file.run { db in
+                try db.query("SELECT rowid FROM found WHERE found MATCH ? ORDER BY rowid", text) {
+                    try $0.get(0, as: Int64.self)
+                }
+            }
+        }
+        try await withServices(consumer) {
+            try await fixture.temporary.write(
+                "INSERT INTO article(id, title) VALUES (1, 'red fox'), (2, 'grey wolf'), (3, 'white fox')")
+            let other = try await fixture.author("others")
+            _ = try await other.write { db in try db.execute("INSERT INTO article(id, title) VALUES (4, 'fox')") }
+            try await consumer.waitUntilCaughtUp(to: fixture.store.currentToken())
+            #expect(try await matches("fox") == [1, 3, 4])
+            #expect(try await matches("wolf") == [2])
+            try await fixture.temporary.write("UPDATE article SET title = 'red wolf' WHERE id = 1")
+            let token = try await fixture.temporary.write("DELETE FROM article WHERE id = 3")
+            try await consumer.waitUntilCaughtUp(to: #require(token))
+            #expect(try await matches("fox") == [4])
+            #expect(try await matches("wolf") == [1, 2])
+            await eventually { consumer.status().acknowledged == token }
+            #expect(consumer.status().token == token)
+        }
+        // Only what the other author wrote.
+        #expect(view.sequences == [3])
+        await file.close()
     }
 
     @Test("PHT16: a sole writer that merges nothing of its own is acknowledged to the head, and does not hold history")
@@ -256,6 +317,12 @@ struct ConsumerTests {
         }
         // The name is free again.
         try await withServices(second) { try await second.waitUntilCaughtUp(to: token) }
+    }
+
+    @Test("Missing history is fetched from the store, unless said otherwise")
+    func source() {
+        #expect(HistoryConsumer.Options().source == .store)
+        #expect(HistoryConsumer.Source.store.description == "store")
     }
 
     @Test("An empty name, and two contexts of one name, are refused")
