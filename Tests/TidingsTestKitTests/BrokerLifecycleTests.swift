@@ -14,6 +14,7 @@ extension PrivateBrokerTests {
             try await Queues.declare("orders", in: virtualHost)
             #expect(try await broker.queueLength("orders", virtualHost: virtualHost.name) == 0)
 
+            try await broker.writeDownQueues()
             let first = broker.processID
             await broker.kill()
             #expect(kill(first, 0) == -1)

@@ -36,12 +36,13 @@ extension PrivateBroker {
         guard value == "done" else { throw PrivateBrokerError("the memory alarm of \(nodeName) did not change") }
     }
 
-    /// Lets the node write down which quorum queues it has, so that it may be killed.
+    /// Lets the node write down which queues it has, so that it may be killed.
     ///
-    /// RabbitMQ writes the list of them half a second after it has changed. Killed before, it finds what the messages are
-    /// in no more: the queue comes back without a leader, or empty, confirmed messages and all.
+    /// RabbitMQ writes the list of quorum queues half a second after it has changed. Killed before, it finds what the
+    /// messages are in no more: the queue comes back without a leader, or empty, confirmed messages and all. What else was
+    /// declared is handed to its database's log, which is written soon, and not at once.
     public func writeDownQueues() async throws {
-        let value = try await evaluate("lists:usort([dets:sync(Table) || Table <- dets:all()])")
+        let value = try await evaluate("lists:usort([mnesia:sync_log() | [dets:sync(Table) || Table <- dets:all()]])")
         guard value == "[ok]" else { throw PrivateBrokerError("\(nodeName) did not write down its queues: \(value)") }
     }
 
