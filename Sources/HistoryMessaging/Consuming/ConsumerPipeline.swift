@@ -100,7 +100,9 @@ final class ConsumerPipeline: Sendable {
             try Task.checkCancellation()
             board.set(.running)
             await carryOut(board.takeRewinds())
-            _ = (board.takeNews(), board.takeRetry())
+            _ = board.takeNews()
+            // Nothing has failed that it could be meant for.
+            _ = board.takeRetry()
             // Those that are merged already: what comes next may hold the consumer up for long.
             await settle(head: nil)
             let (isAtEnd, head) = try await drain()

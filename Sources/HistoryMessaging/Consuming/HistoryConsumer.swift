@@ -153,6 +153,9 @@ public actor HistoryConsumer: HistoryService {
     /// True once the run has been told to stop, until the next one begins.
     package nonisolated var isStopping: Bool { board.isStopping }
 
+    /// True while something is wanted of it that it has not begun: a stop, a retry, a skip or a rewind.
+    package nonisolated var isInterrupted: Bool { board.isInterrupted }
+
     /// How many agents of runs are still there; none after a run has ended.
     package var livingAgents: Int { agents.count { $0.agent != nil } }
 }

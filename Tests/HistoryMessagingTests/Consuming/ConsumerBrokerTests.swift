@@ -38,25 +38,15 @@ struct BrokerFixture {
 
     /// Waits until so many messages of a queue wait for a consumer.
     func wait(for count: Int, in queue: String) async throws {
-        while try await privateBroker.queueLength(queue, virtualHost: host.name) != count {
-            try await Task.sleep(for: .milliseconds(20))
-        }
+        try await until { try await privateBroker.queueLength(queue, virtualHost: host.name) == count }
     }
 }
 
 extension BrokerFixture {
     /// Waits until the broker keeps so many messages for a queue, delivered ones that are not settled included.
     func wait(forUnsettled count: Int, in queue: String) async throws {
-        while try await privateBroker.unsettled(queue, host: host.name) != count {
-            try await Task.sleep(for: .milliseconds(20))
-        }
+        try await until { try await privateBroker.unsettled(queue, host: host.name) == count }
     }
-}
-
-/// Waits for what only the agent's status tells.
-func eventually(_ condition: () -> Bool) async {
-    // Half the cores are the agents'.
-    while !Task.isCancelled, !condition() { try? await Task.sleep(for: .milliseconds(2)) }
 }
 
 @Suite("Consumer with a broker", .timeLimit(.minutes(3)))
@@ -74,10 +64,10 @@ struct ConsumerBrokerTests {
             try await connection.declare(names.consuming(as: "c"))
             return try await withServices(publisher, consumer) {
                 // The transaction of the tracking: consuming has begun.
-                await eventually { consumer.status().counts.deliveries == 1 }
+                try await until { consumer.status().counts.deliveries == 1 }
                 // Nobody waits, so that nothing but a delivery wakes it.
                 let token = try await fixture.fixture.insert(3)
-                await eventually { consumer.status().acknowledged == token }
+                try await until { consumer.status().acknowledged == token }
                 #expect(consumer.status().counts.deliveries == 4)
                 return token
             }
@@ -118,7 +108,7 @@ struct ConsumerBrokerTests {
                 first.ack()
                 let rubbish = AMQPMessage(Array("{\"ok\": true,".utf8))
                 #expect(try await publisher.reply(rubbish, to: first, exchange: names.replies) == .confirmed)
-                await eventually { consumer.status().counts.malformedReplies == 1 }
+                try await until { consumer.status().counts.malformedReplies == 1 }
                 #expect(!consumer.status().isProtected)
                 let second = try #require(try await iterator.next())
                 second.ack()
@@ -127,7 +117,7 @@ struct ConsumerBrokerTests {
                 let reply = ControlReply(isOK: true, service: "cleaner", message: "registered")
                     .message(answering: second.message)
                 #expect(try await publisher.reply(reply, to: second, exchange: names.replies) == .confirmed)
-                await eventually { consumer.status().isProtected }
+                try await until { consumer.status().isProtected }
             }
         }
         #expect(consumer.status().counts.malformedReplies == 1)
@@ -165,7 +155,7 @@ struct ConsumerBrokerTests {
             // Past the exchange, straight into the queue.
             _ = try await poisoner.publish(AMQPMessage(foreignBody), to: .queue(names.queue(of: "c")))
             let token = try await withServices(publisher, consumer) {
-                await eventually { consumer.status().counts.dead == bodies.count + 1 }
+                try await until { consumer.status().counts.dead == bodies.count + 1 }
                 let token = try await fixture.fixture.insert()
                 try await consumer.waitUntilCaughtUp(to: token)
                 return token
@@ -213,7 +203,7 @@ struct ConsumerBrokerTests {
             #expect(try await connection.publisher().publish(message, to: address) == .confirmed)
         }
         try await withServices(consumer) {
-            await eventually { consumer.status().counts.beyondHead == 1 }
+            try await until { consumer.status().counts.beyondHead == 1 }
             try await consumer.waitUntilCaughtUp(to: head)
         }
         #expect(context.sequences == [1, 2])
@@ -233,12 +223,10 @@ struct ConsumerBrokerTests {
             try await consumer.waitUntilCaughtUp(to: head)
             #expect(!consumer.status().isProtected)
             try await withServices(cleaner) {
-                await eventually { consumer.status().isProtected }
+                try await until { consumer.status().isProtected }
                 let token = try await fixture.fixture.insert()
                 try await consumer.waitUntilCaughtUp(to: token)
-                while try await fixture.store.consumers().first?.acknowledged != token {
-                    try await Task.sleep(for: .milliseconds(10))
-                }
+                try await until { try await fixture.store.consumers().first?.acknowledged == token }
             }
         }
         let record = try #require(try await fixture.store.consumers().first)
@@ -269,9 +257,11 @@ struct ConsumerBrokerTests {
                 tokens.append(token)
                 try await withServices(consumer) {
                     try await consumer.waitUntilCaughtUp(to: token)
-                    while try await !fixture.store.consumers().contains(where: {
-                        $0.name == consumer.name && $0.acknowledged == token
-                    }) { try await Task.sleep(for: .milliseconds(10)) }
+                    try await until {
+                        try await fixture.store.consumers().contains {
+                            $0.name == consumer.name && $0.acknowledged == token
+                        }
+                    }
                 }
             }
             #expect(try await fixture.store.consumers().map(\.acknowledged) == tokens)

@@ -16,7 +16,7 @@ struct ConsumerOrderTests {
         let queue = fixture.names.queue(of: "c")
         let consumer = HistoryConsumer(fixture.store, name: "c", broker: fixture.broker, options: fixture.options())
         try await withServices(consumer) {
-            await eventually { consumer.status().broker == .open }
+            try await until { consumer.status().broker == .open }
             try await until {
                 (try? await fixture.privateBroker.consumers(of: queue, host: fixture.host.name)) == 1
             }
@@ -53,8 +53,8 @@ struct ConsumerOrderTests {
         // The consumer's agents stand still at each step; their threads are none of those that look meanwhile.
         let seen = try await withTaskExecutorPreference(QueueExecutor()) {
             try await withServices(publisher, consumer) {
-                await eventually { consumer.status().counts.deliveries == 1 }
-                await eventually { consumer.status().acknowledged == first }
+                try await until { consumer.status().counts.deliveries == 1 }
+                try await until { consumer.status().acknowledged == first }
                 try await until { try await held(names.queue(of: "c")) == 0 }
                 #expect(try await held(names.acknowledgementQueue) == 1)
                 halts.begin()

@@ -24,18 +24,16 @@ struct ConsumerOutageTests {
         // It merges until the broker has lost patience, and delivered again: there are two transactions only.
         await consumer.observe("article", .insert) { _ in
             calls.withLock { $0 += 1 }
-            while consumer.status().counts.deliveries < 3 { try await Task.sleep(for: .milliseconds(20)) }
+            try await until { consumer.status().counts.deliveries >= 3 }
         }
         try await withServices(publisher, consumer) {
-            await eventually { consumer.status().broker == .open }
+            try await until { consumer.status().broker == .open }
             let token = try await fixture.fixture.insert()
             try await consumer.waitUntilCaughtUp(to: token)
             await consumer.removeAllObservers()
             let next = try await fixture.fixture.insert()
             try await consumer.waitUntilCaughtUp(to: next)
-            while try await broker.unsettled(names.queue(of: "c"), host: fixture.host.name) != 0 {
-                try await Task.sleep(for: .milliseconds(20))
-            }
+            try await fixture.wait(forUnsettled: 0, in: names.queue(of: "c"))
         }
         #expect(context.sequences == [1, 2, 3])
         #expect(calls.withLock { $0 } == 1)
@@ -59,21 +57,21 @@ struct ConsumerOutageTests {
             fixture.store, name: "c", contexts: [context], broker: fixture.broker, options: fixture.options())
         let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
         try await withServices(publisher, consumer) {
-            await eventually { consumer.status().counts.deliveries > 0 }
+            try await until { consumer.status().counts.deliveries > 0 }
             let first = try await fixture.fixture.insert()
-            await eventually { consumer.status().acknowledged == first }
+            try await until { consumer.status().acknowledged == first }
             try await broker.writeDownQueues()
             await broker.kill()
             let second = try await fixture.fixture.insert(2)
             try await consumer.waitUntilCaughtUp(to: second)
             #expect(consumer.status().acknowledged == first)
             try await broker.start()
-            await eventually { consumer.status().acknowledged == second }
-            await eventually { consumer.status().broker == .open }
+            try await until { consumer.status().acknowledged == second }
+            try await until { consumer.status().broker == .open }
             let deliveries = consumer.status().counts.deliveries
             // Nobody waits, so that nothing but a delivery wakes it.
             let third = try await fixture.fixture.insert()
-            await eventually { consumer.status().token == third && consumer.status().counts.deliveries > deliveries }
+            try await until { consumer.status().token == third && consumer.status().counts.deliveries > deliveries }
         }
         #expect(context.sequences == [1, 2, 3, 4, 5])
         await broker.shutDown()

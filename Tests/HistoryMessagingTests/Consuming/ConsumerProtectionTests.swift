@@ -13,8 +13,13 @@ struct ConsumerProtectionTests {
     }
 
     /// Waits until the record is as it should be.
-    private func until(_ store: HistoryStore, _ condition: (ConsumerRecord) -> Bool) async throws {
-        while try await !(record(store).map(condition) ?? false) { try await Task.sleep(for: .milliseconds(5)) }
+    private func recorded(
+        in store: HistoryStore, at location: SourceLocation = #_sourceLocation,
+        _ condition: @Sendable (ConsumerRecord) -> Bool
+    ) async throws {
+        try await until(sourceLocation: location) {
+            try await record(store).map(condition) ?? false
+        }
     }
 
     // MARK: Its user
@@ -34,7 +39,7 @@ struct ConsumerProtectionTests {
         try await withServices(cleaner, consumer) {
             let token = try await fixture.fixture.insert()
             try await consumer.waitUntilCaughtUp(to: token)
-            try await until(fixture.store) { $0.acknowledged == token }
+            try await recorded(in: fixture.store) { $0.acknowledged == token }
         }
         #expect(try await record(fixture.store)?.user == fixture.host.user)
         #expect(consumer.status().isProtected)
@@ -65,7 +70,7 @@ struct ConsumerProtectionTests {
             for _ in 0..<15 {
                 let token = try await fixture.fixture.insert()
                 try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
-                try await until(fixture.store) { $0.acknowledged == token }
+                try await recorded(in: fixture.store) { $0.acknowledged == token }
             }
         }
     }
@@ -83,13 +88,13 @@ struct ConsumerProtectionTests {
         let head = try await fixture.insert(2)
         try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
-            try await until(fixture.store) { hold($0) == head.sequence }
+            try await recorded(in: fixture.store) { hold($0) == head.sequence }
             // It can go no further than there.
             context.fail(at: [first.sequence + 1])
             try await consumer.rewind(to: .after(first))
             #expect(try await record(fixture.store).map(hold) == first.sequence)
             context.fail(at: [])
-            try await until(fixture.store) { hold($0) == head.sequence }
+            try await recorded(in: fixture.store) { hold($0) == head.sequence }
         }
     }
 
@@ -105,14 +110,14 @@ struct ConsumerProtectionTests {
         let head = try await fixture.fixture.insert(2)
         try await withServices(cleaner, consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
-            try await until(fixture.store) { hold($0) == head.sequence }
+            try await recorded(in: fixture.store) { hold($0) == head.sequence }
             context.fail(at: [first.sequence + 1])
             try await consumer.rewind(to: .after(first))
-            try await until(fixture.store) { hold($0) == first.sequence }
-            await eventually { consumer.status().isProtected }
+            try await recorded(in: fixture.store) { hold($0) == first.sequence }
+            try await until { consumer.status().isProtected }
             context.fail(at: [])
             consumer.retry()
-            try await until(fixture.store) { hold($0) == head.sequence }
+            try await recorded(in: fixture.store) { hold($0) == head.sequence }
         }
     }
 
@@ -135,7 +140,7 @@ struct ConsumerProtectionTests {
         durable.fail(true)
         let after = consumer()
         try await withServices(after) {
-            try await until(fixture.store) { hold($0) == first.sequence }
+            try await recorded(in: fixture.store) { hold($0) == first.sequence }
             durable.fail(false)
             try await after.waitUntilCaughtUp(to: second)
         }
@@ -153,7 +158,7 @@ struct ConsumerProtectionTests {
         try FileManager.default.removeItem(atPath: "\(fixture.temporary.path)-tokens/c.token")
         context.fail(at: [1])
         let after = HistoryConsumer(fixture.store, name: "c", contexts: [context], options: options)
-        try await withServices(after) { try await until(fixture.store) { hold($0) == 0 } }
+        try await withServices(after) { try await recorded(in: fixture.store) { hold($0) == 0 } }
         #expect(after.status().isProtected)
     }
 }

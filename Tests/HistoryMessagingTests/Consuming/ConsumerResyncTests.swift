@@ -178,7 +178,7 @@ struct ConsumerResyncTests {
             #expect(mirror.rows(of: "article").count == 7)
             // Over the file that is open here.
             try await sqlite(".restore '\(older)'")
-            await eventually { resyncs.withLock { !$0.isEmpty } }
+            try await until { resyncs.withLock { !$0.isEmpty } }
             // Nobody else is there to begin it.
             let head = try await fixture.store.currentToken()
             #expect(head.epoch == 2)

@@ -52,7 +52,7 @@ struct ConsumerTests {
         await journal.wait(for: 1)
         async let stopped: Void = consumer.stop()
         // Not before the stop has arrived.
-        await eventually { consumer.isStopping }
+        try await until { consumer.isStopping }
         #expect(consumer.status().state == .running)
         open.yield()
         try await run
@@ -122,7 +122,7 @@ struct ConsumerTests {
             try await consumer.waitUntilCaughtUp(to: #require(token))
             #expect(try await matches("fox") == [4])
             #expect(try await matches("wolf") == [1, 2])
-            await eventually { consumer.status().acknowledged == token }
+            try await until { consumer.status().acknowledged == token }
             #expect(consumer.status().token == token)
         }
         // Only what the other author wrote.

@@ -40,7 +40,7 @@ struct ConsumerTroubleTests {
         let first = try await fixture.insert()
         try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: first)
-            await eventually { consumer.status().acknowledged == first }
+            try await until { consumer.status().acknowledged == first }
             isFull.withLock { $0 = true }
             let second = try await fixture.insert()
             while refused.withLock({ $0 }) < 4 { try await Task.sleep(for: .milliseconds(2)) }
@@ -50,7 +50,7 @@ struct ConsumerTroubleTests {
             #expect(try await fixture.store.consumers().map(\.acknowledged) == [first])
             isFull.withLock { $0 = false }
             try await consumer.waitUntilCaughtUp(to: second)
-            await eventually { consumer.status().acknowledged == second }
+            try await until { consumer.status().acknowledged == second }
         }
         #expect(context.sequences == [1, 2, 3])
     }
@@ -107,7 +107,7 @@ struct ConsumerTroubleTests {
             // The record of the skip waits for this one.
             try await other.run { db in try db.execute("BEGIN IMMEDIATE") }
             async let skip: Void = consumer.skip(reason: "too late")
-            await eventually { isAsked.withLock { $0 } }
+            try await until { isAsked.withLock { $0 } }
             context.fail(at: [])
             consumer.retry()
             try await consumer.waitUntilCaughtUp(to: head)
@@ -268,11 +268,11 @@ struct ConsumerTroubleTests {
         let publisher = HistoryPublisher(fixture.store, broker: fixture.broker)
         try await fixture.connected { try await $0.declare(names.consuming(as: "c")) }
         try await withServices(publisher, consumer) {
-            await eventually { consumer.status().counts.deliveries == 1 }
+            try await until { consumer.status().counts.deliveries == 1 }
             let second = try await fixture.fixture.insert()
             let third = try await fixture.fixture.insert()
             #expect(await stalled(consumer) == "cannot merge 3")
-            await eventually { consumer.status().counts.deliveries == 3 }
+            try await until { consumer.status().counts.deliveries == 3 }
             try await consumer.rewind(to: .after(second))
             #expect(await stalled(consumer) == "cannot merge 3")
             // What is merged is acked, the third one is not.
@@ -303,7 +303,7 @@ extension ConsumerTroubleTests {
                 #expect(try await publisher.publish(message, to: address) == .confirmed)
             }
         }
-        try await withServices(consumer) { await eventually { consumer.status().counts.dead == 1 } }
+        try await withServices(consumer) { try await until { consumer.status().counts.dead == 1 } }
         #expect(consumer.status().counts.oversized == 1)
         #expect(consumer.status().counts.deliveries == 1)
     }
@@ -332,7 +332,7 @@ struct ConsumerAlarmTests {
         try await fixture.wait(for: 63, in: names.queue(of: "c"))
         try await broker.setMemoryAlarm(true)
         try await withServices(consumer) {
-            await eventually { consumer.status().counts.deliveries >= 63 }
+            try await until { consumer.status().counts.deliveries >= 63 }
             try await consumer.waitUntilCaughtUp(to: head)
             // The good ones are acked; the others wait, but for one or two that are sent before the broker stops reading.
             while try await !(56...60).contains(
@@ -340,7 +340,7 @@ struct ConsumerAlarmTests {
             { try await Task.sleep(for: .milliseconds(20)) }
             #expect(consumer.status().counts.dead < 40)
             try await broker.setMemoryAlarm(false)
-            await eventually { consumer.status().counts.dead == 60 }
+            try await until { consumer.status().counts.dead == 60 }
             try await fixture.wait(forUnsettled: 0, in: names.queue(of: "c"))
         }
         try await fixture.wait(for: 60, in: names.deadQueue)
