@@ -13,46 +13,60 @@ final class OtherPeer: Sendable {
         case answers([UInt8])
     }
 
-    let port: UInt16
-    private let socket: Int32
+    private let socket: LocalSocket
+
+    var port: UInt16 { socket.port }
 
     init(_ manners: Manners) throws {
-        socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        socket = try LocalSocket(listens: { if case .refuses = manners { false } else { true } }())
+        guard case .answers(let bytes) = manners else { return }
+        socket.serve { connection in
+            var buffer = [UInt8](repeating: 0, count: 4096)
+            _ = recv(connection, &buffer, buffer.count, 0)
+            _ = send(connection, bytes, bytes.count, Int32(MSG_NOSIGNAL))
+        }
+    }
+}
+
+/// A port of 127.0.0.1, as long as it is held.
+final class LocalSocket: Sendable {
+    let port: UInt16
+    private let number: Int32
+
+    init(listens: Bool = true) throws {
+        number = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
         var size = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let socket = socket
+        let number = number
         let code = withUnsafeMutablePointer(to: &address) { pointer in
             pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-                bind(socket, pointer, size) == 0 ? getsockname(socket, pointer, &size) : -1
+                bind(number, pointer, size) == 0 ? getsockname(number, pointer, &size) : -1
             }
         }
         port = UInt16(bigEndian: address.sin_port)
-        guard code == 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
-        switch manners {
-        case .refuses: break
-        case .isSilent: listen(socket, 8)
-        case .answers(let bytes):
-            listen(socket, 8)
-            Thread.detachNewThread { Self.serve(socket, bytes) }
+        guard code == 0, !listens || listen(number, 8) == 0 else {
+            throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
         }
     }
 
     // Ends the thread's wait, where there is one.
     deinit {
-        shutdown(socket, Int32(SHUT_RDWR))
-        close(socket)
+        shutdown(number, Int32(SHUT_RDWR))
+        close(number)
     }
 
-    private static func serve(_ socket: Int32, _ bytes: [UInt8]) {
-        while true {
-            let connection = accept(socket, nil, nil)
-            guard connection >= 0 else { return }
-            var buffer = [UInt8](repeating: 0, count: 4096)
-            _ = recv(connection, &buffer, buffer.count, 0)
-            _ = send(connection, bytes, bytes.count, Int32(MSG_NOSIGNAL))
-            close(connection)
+    /// Serves one connection after the other on a thread of its own, and hangs up.
+    func serve(_ body: @escaping @Sendable (Int32) -> Void) {
+        let number = number
+        Thread.detachNewThread {
+            while true {
+                let connection = accept(number, nil, nil)
+                guard connection >= 0 else { return }
+                body(connection)
+                close(connection)
+            }
         }
     }
 }

@@ -155,6 +155,28 @@ struct RegressionTests {
         }
     }
 
+    @Test(
+        "A channel that ends with the reply that makes it ready is used no more", arguments: ScriptedBroker.End.allCases
+    )
+    func endsWithReply(end: ScriptedBroker.End) async throws {
+        let broker = try ScriptedBroker(endingFirst: end)
+        var configuration = try AMQPConfiguration(urls: "amqp://127.0.0.1:\(broker.port)", name: "test")
+        configuration.recovery = .always(Backoff(first: .milliseconds(10), longest: .milliseconds(10)))
+        try await AMQPConnection.withConnection(configuration) { connection in
+            let publisher = await connection.publisher()
+            let publication = numbered(0..<1, to: "q")
+            // Where the channel alone ends, a call that waits for it is told; the next one opens another.
+            while await (try? publisher.publish(publication)) != [.confirmed] {}
+        }
+        let ready = ["channel.open 1", "confirm.select 1"]
+        let methods =
+            switch end {
+            case .connection: [ready + ["connection.close-ok 0"], ready + ["basic.publish 1", "connection.close 0"]]
+            case .channel: [ready + ["channel.close-ok 1"] + ready + ["basic.publish 1", "connection.close 0"]]
+            }
+        #expect(broker.methods == methods)
+    }
+
     /// Expects a queue to hold each number, once for who looks at message ids.
     private func expectOnce(
         _ numbers: Range<Int>, in queue: String, _ connection: AMQPConnection, atMost sent: Int

@@ -6,10 +6,7 @@ extension AMQPConnection {
     func call(
         _ request: Request, on channel: Channel, before deadline: ContinuousClock.Instant? = nil
     ) async throws(AMQPError) -> Reply {
-        guard let session, session[channel.number] === channel else {
-            // The channel alone was lost: `closed` would say that there will be no other.
-            throw loss ?? AMQPError(isClosing ? .closed : .connectionLost, "\(request.name): the channel is closed")
-        }
+        guard let session, session[channel.number] === channel else { throw lostChannel(request) }
         do throws(AMQPError) {
             session.handle.guarded.set(deadline: .now + configuration.sendTimeout)
             try session.handle.send(request, channel: channel.number)
@@ -21,7 +18,16 @@ extension AMQPConnection {
         let result = await withCheckedContinuation { continuation in
             channel.pending = Channel.Pending(request: request, deadline: deadline, continuation: continuation)
         }
-        return try result.get()
+        let reply = try result.get()
+        // The reply and the end may come together: then the number is nobody's, or another channel's.
+        guard self.session === session, session[channel.number] === channel else { throw lostChannel(request) }
+        return reply
+    }
+
+    /// Why there is no channel for a request.
+    private func lostChannel(_ request: Request) -> AMQPError {
+        // Where the channel alone was lost, `closed` would say that there will be no other.
+        loss ?? AMQPError(isClosing ? .closed : .connectionLost, "\(request.name): the channel is closed")
     }
 
     /// Sends a method that has no reply, or none that anybody waits for.
