@@ -28,16 +28,18 @@ final class OtherPeer: Sendable {
     }
 }
 
-/// A port of 127.0.0.1, as long as it is held.
+/// A port of a loopback address, as long as it is held.
 final class LocalSocket: Sendable {
     let port: UInt16
     private let number: Int32
 
-    init(listens: Bool = true) throws {
+    /// - Parameter backlog: how many connections may wait to be accepted.
+    init(_ host: String = "127.0.0.1", port wanted: UInt16 = 0, listens: Bool = true, backlog: Int32 = 8) throws {
         number = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        address.sin_addr.s_addr = inet_addr(host)
+        address.sin_port = wanted.bigEndian
         var size = socklen_t(MemoryLayout<sockaddr_in>.size)
         let number = number
         let code = withUnsafeMutablePointer(to: &address) { pointer in
@@ -46,7 +48,7 @@ final class LocalSocket: Sendable {
             }
         }
         port = UInt16(bigEndian: address.sin_port)
-        guard code == 0, !listens || listen(number, 8) == 0 else {
+        guard code == 0, !listens || listen(number, backlog) == 0 else {
             throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO)
         }
     }
@@ -55,6 +57,24 @@ final class LocalSocket: Sendable {
     deinit {
         shutdown(number, Int32(SHUT_RDWR))
         close(number)
+    }
+
+    /// Connects to it until no more connections fit: whoever comes next waits for one to be accepted.
+    func fill() -> [Int32] {
+        let kind = Int32(SOCK_STREAM.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
+        return (0..<4).map { _ in
+            let client = socket(AF_INET, kind, 0)
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_addr.s_addr = inet_addr("127.0.0.1")
+            address.sin_port = port.bigEndian
+            withUnsafePointer(to: &address) { pointer in
+                pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+                    _ = connect(client, pointer, socklen_t(MemoryLayout<sockaddr_in>.size))
+                }
+            }
+            return client
+        }
     }
 
     /// Serves one connection after the other on a thread of its own, and hangs up.

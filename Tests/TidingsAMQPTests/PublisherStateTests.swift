@@ -43,6 +43,30 @@ struct PublisherStateTests {
         #expect(results == [.confirmed, Self.noRoute, .confirmed])
     }
 
+    @Test("Of publications that differ in nothing but headers, the one with the headers that came back is meant")
+    func headers() async throws {
+        let publications = ["a", "b"].map { tenant in
+            AMQPPublication(
+                AMQPMessage([], properties: AMQPProperties(headers: ["tenant": .string(tenant)])), to: .queue("nobody"))
+        }
+        for (index, publication) in publications.enumerated() {
+            let results = try await Self.results(publications) { state in
+                state.returned(code: 312, text: "NO_ROUTE", .queue("nobody"), publication.message)
+            }
+            #expect(results == (0..<2).map { $0 == index ? Self.noRoute : .confirmed })
+        }
+    }
+
+    @Test("Where headers came back other than they went, the first that is alike is meant")
+    func otherHeaders() async throws {
+        let results = try await Self.results(numbered(0..<1, to: "nobody")) { state in
+            var message = numbered(0..<1, to: "nobody")[0].message
+            message.properties.headers = ["x": 1]
+            state.returned(code: 312, text: "NO_ROUTE", .queue("nobody"), message)
+        }
+        #expect(results == [Self.noRoute])
+    }
+
     @Test("One of another id, address or size is none of the publisher's")
     func others() async throws {
         let results = try await Self.results(numbered(0..<3, to: "nobody", size: 2000)) { state in

@@ -1,6 +1,7 @@
 import Testing
-import TidingsAMQP
 import TidingsTestKit
+
+@testable import TidingsAMQP
 
 /// What users of such connections report, each as they saw it.
 @Suite(.timeLimit(.minutes(2)))
@@ -155,26 +156,21 @@ struct RegressionTests {
         }
     }
 
-    @Test(
-        "A channel that ends with the reply that makes it ready is used no more", arguments: ScriptedBroker.End.allCases
-    )
-    func endsWithReply(end: ScriptedBroker.End) async throws {
-        let broker = try ScriptedBroker(endingFirst: end)
-        var configuration = try AMQPConfiguration(urls: "amqp://127.0.0.1:\(broker.port)", name: "test")
-        configuration.recovery = .always(Backoff(first: .milliseconds(10), longest: .milliseconds(10)))
-        try await AMQPConnection.withConnection(configuration) { connection in
+    @Test("A queue that went with its last consumer is declared again, and consumed on")
+    func autoDeleted() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q", isAutoDelete: true)]))
+            let consumer = try await connection.consume("q")
+            await connection.offendConsumers()
             let publisher = await connection.publisher()
-            let publication = numbered(0..<1, to: "q")
-            // Where the channel alone ends, a call that waits for it is told; the next one opens another.
-            while await (try? publisher.publish(publication)) != [.confirmed] {}
+            var publication = numbered(7..<8, to: "q")
+            publication[0].isMandatory = true
+            // Nowhere, until the queue is there again.
+            while try await publisher.publish(publication) != [.confirmed] {}
+            #expect(try await consumer.take(1).map(\.message.number) == [7])
+            #expect(connection.epoch == 1)
         }
-        let ready = ["channel.open 1", "confirm.select 1"]
-        let methods =
-            switch end {
-            case .connection: [ready + ["connection.close-ok 0"], ready + ["basic.publish 1", "connection.close 0"]]
-            case .channel: [ready + ["channel.close-ok 1"] + ready + ["basic.publish 1", "connection.close 0"]]
-            }
-        #expect(broker.methods == methods)
     }
 
     /// Expects a queue to hold each number, once for who looks at message ids.
@@ -316,5 +312,12 @@ struct RegressionTests {
                 #expect(limited.epoch == 1)
             }
         }
+    }
+}
+
+extension AMQPConnection {
+    /// Has the broker close the channels of all consumers: they settle what never came.
+    fileprivate func offendConsumers() {
+        for channel in consumers.values.compactMap(\.channel) { send(.ack(tag: 999, isMultiple: false), on: channel) }
     }
 }

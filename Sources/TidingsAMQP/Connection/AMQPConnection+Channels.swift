@@ -18,7 +18,7 @@ extension AMQPConnection {
                 try await open(consumer)
             } catch {
                 guard session != nil else { throw error }
-                failed(consumer, error)
+                restart(consumer, error)
             }
         }
     }
@@ -59,7 +59,7 @@ extension AMQPConnection {
     }
 
     /// A consumer's channel could not be opened, or was closed by the broker.
-    private func failed(_ consumer: ConsumerState, _ error: AMQPError) {
+    func failed(_ consumer: ConsumerState, _ error: AMQPError) {
         consumer.channel = nil
         consumer.buffer.lose()
         guard consumers[consumer.id] === consumer else { return }
@@ -113,12 +113,13 @@ extension AMQPConnection {
 
     /// Declares the topology again, for a queue that was deleted belongs to it; then consumes again.
     private func restart(_ consumer: ConsumerState, _ error: AMQPError) {
-        mustDeclare = mustDeclare || error.code == .consumerCancelled || error.code == .notFound
+        // Whoever asks for a queue for the first time is told that it is not there.
+        if consumer.starter == nil, error.code == .consumerCancelled || error.code == .notFound { mustDeclare = true }
         failed(consumer, error)
     }
 
     func openChannel(_ owner: Channel.Owner) async throws(AMQPError) -> Channel {
-        guard let session else { throw loss ?? AMQPError(.closed, "the connection is closed") }
+        guard let session else { throw lostChannel(.openChannel) }
         guard let channel = session.makeChannel(owner) else {
             throw AMQPError(.resources, "the connection has no channel left: close publishers or consumers")
         }
@@ -131,6 +132,7 @@ extension AMQPConnection {
         guard let session, session.channels[channel.number] === channel, !channel.isClosing else { return }
         channel.isClosing = true
         channel.owner = .requests
+        session.handle.guarded.set(deadline: .now + configuration.sendTimeout)
         send(.closeChannel, on: channel)
     }
 }

@@ -47,11 +47,14 @@ extension AMQPConnection {
     private func connect(to endpoint: AMQPEndpoint) async throws(AMQPError) {
         loss = nil
         let mailbox = mailbox
-        let opening = ConnectionOpening(
+        let handOver = ConnectionHandOver()
+        opening = handOver
+        defer { opening = nil }
+        let handle = try await ConnectionOpening(
             endpoint: endpoint, configuration: configuration,
             deadline: .now + configuration.connectTimeout(of: endpoint),
-            watchdog: watchdog, onSocket: { mailbox.use($0) })
-        let handle = try await opening.open()
+            watchdog: watchdog, onSocket: { mailbox.use($0) }
+        ).open(handOver)
         session = Session(handle, at: .now)
         // Before anything is delivered: whoever gets it sees the new epoch.
         status.opened()
@@ -72,13 +75,18 @@ extension AMQPConnection {
         }
     }
 
-    /// Declares again what a deleted queue took with it. Where the broker refuses, whoever consumes it will be told.
+    /// Declares again what a deleted queue took with it. On a half of it nothing is consumed: what was consumed tries
+    /// again after a while, and tells why the broker refuses.
     private func restoreTopology() async throws(AMQPError) {
         guard mustDeclare else { return }
         do throws(AMQPError) {
             try await declareAll()
         } catch {
             guard session != nil else { throw error }
+            mustDeclare = true
+            for consumer in consumers.values where consumer.starter == nil && consumer.isDue(at: .now) {
+                failed(consumer, error)
+            }
         }
     }
 
@@ -100,6 +108,8 @@ extension AMQPConnection {
         self.session = nil
         loss = error
         mailbox.use(nil)
+        // The library may have closed the descriptor already, whose number is somebody else's then.
+        session.handle.guarded.end()
         for channel in session.channels.values { channel.finish(.failure(error)) }
         session.control.finish(.failure(error))
         for publisher in publishers.values { publisher.lose(error) }

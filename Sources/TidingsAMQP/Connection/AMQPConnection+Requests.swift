@@ -6,7 +6,9 @@ extension AMQPConnection {
     func call(
         _ request: Request, on channel: Channel, before deadline: ContinuousClock.Instant? = nil
     ) async throws(AMQPError) -> Reply {
-        guard let session, session[channel.number] === channel else { throw lostChannel(request) }
+        guard let session, session[channel.number] === channel, !channel.isClosing else {
+            throw lostChannel(request)
+        }
         do throws(AMQPError) {
             session.handle.guarded.set(deadline: .now + configuration.sendTimeout)
             try session.handle.send(request, channel: channel.number)
@@ -20,12 +22,14 @@ extension AMQPConnection {
         }
         let reply = try result.get()
         // The reply and the end may come together: then the number is nobody's, or another channel's.
-        guard self.session === session, session[channel.number] === channel else { throw lostChannel(request) }
+        guard self.session === session, session[channel.number] === channel, !channel.isClosing else {
+            throw lostChannel(request)
+        }
         return reply
     }
 
     /// Why there is no channel for a request.
-    private func lostChannel(_ request: Request) -> AMQPError {
+    func lostChannel(_ request: Request) -> AMQPError {
         // Where the channel alone was lost, `closed` would say that there will be no other.
         loss ?? AMQPError(isClosing ? .closed : .connectionLost, "\(request.name): the channel is closed")
     }
@@ -61,8 +65,12 @@ extension AMQPConnection {
         var next: ContinuousClock.Instant?
         for channel in session.channelsThatWait {
             guard let pending = channel.pending else { continue }
-            guard pending.deadline <= now else {
-                next = min(next ?? pending.deadline, pending.deadline)
+            // When an alarm is over the broker has its time anew, but for saying goodbye.
+            let hasOwnTime = session.blockedReason != nil || channel === session.control
+            let anew = session.takingSince + configuration.replyTimeout
+            let deadline = hasOwnTime ? pending.deadline : max(pending.deadline, anew)
+            guard deadline <= now else {
+                next = min(next ?? deadline, deadline)
                 continue
             }
             if let reason = session.blockedReason {

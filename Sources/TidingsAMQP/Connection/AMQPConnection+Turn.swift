@@ -12,9 +12,12 @@ extension AMQPConnection {
         if mailbox.closeDeadline != nil, !isClosing { signal() }
         let now = ContinuousClock.now
         guard let session else {
-            return PollRequest(descriptor: -1, timeout: Self.timeout(checkWaiter(at: now), from: now))
+            return PollRequest(
+                descriptor: -1,
+                timeout: Self.timeout(Self.earlier(checkWaiter(at: now), checkOpening(at: now)), from: now))
         }
         session.handle.guarded.set(deadline: now + configuration.sendTimeout)
+        session.listened(at: now)
         if isReadable { session.lastReceived = now }
         if isReadable || session.handle.hasBufferedFrames || now >= session.nextService { drain(session, at: now) }
         var next = settleAll(at: now)
@@ -28,6 +31,14 @@ extension AMQPConnection {
         return PollRequest(
             descriptor: session.handle.descriptor,
             timeout: session.handle.hasBufferedFrames ? 0 : Self.timeout(next, from: now))
+    }
+
+    /// Gives up a connection that is being made when the time to close is over. Gives when that will be.
+    private func checkOpening(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        guard let opening, let deadline = mailbox.closeDeadline else { return nil }
+        guard deadline <= now else { return deadline }
+        opening.abandon()
+        return nil
     }
 
     private static func earlier(

@@ -24,6 +24,8 @@ public actor AMQPConnection {
 
     /// The connection, where there is one.
     var session: Session?
+    /// The connection that is being made.
+    var opening: ConnectionHandOver?
     /// Why it was lost, until `run()` has seen it.
     var loss: AMQPError?
     /// What is declared on every connection.

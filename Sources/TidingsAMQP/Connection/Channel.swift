@@ -43,6 +43,8 @@ final class Session {
     var channels: [UInt16: Channel] = [:]
     /// When the broker was last heard.
     var lastReceived: ContinuousClock.Instant
+    /// When the thread last listened.
+    private var lastListened: ContinuousClock.Instant
     /// When the library is to look after heartbeats at the latest.
     var nextService: ContinuousClock.Instant
     /// Why the broker takes no messages; nil where it does.
@@ -53,8 +55,17 @@ final class Session {
     init(_ handle: ConnectionHandle, at now: ContinuousClock.Instant) {
         self.handle = handle
         lastReceived = now
+        lastListened = now
         nextService = now
         takingSince = now
+    }
+
+    /// The thread listens again. Where it wrote for longer than a heartbeat, the broker may have been heard meanwhile, by the
+    /// library, which does not tell: it has one more heartbeat's time.
+    func listened(at now: ContinuousClock.Instant) {
+        let heartbeat = handle.heartbeat
+        if heartbeat > .zero, now - lastListened > heartbeat { lastReceived = max(lastReceived, now - heartbeat) }
+        lastListened = now
     }
 
     /// A channel with a number that is free. Nil where all are taken.

@@ -45,12 +45,13 @@ final class Mailbox: Sendable {
 
     /// Asks to close the connection; an earlier deadline stands.
     func close(before deadline: ContinuousClock.Instant) {
-        let socket = mail.withLock { mail in
-            mail.closeDeadline = mail.closeDeadline.map { min($0, deadline) } ?? deadline
-            return mail.socket
+        let (socket, limit) = mail.withLock { mail in
+            let limit = mail.closeDeadline.map { min($0, deadline) } ?? deadline
+            mail.closeDeadline = limit
+            return (mail.socket, limit)
         }
         // Where the thread is in the middle of a call, this ends it when the time comes.
-        socket?.set(limit: deadline)
+        socket?.set(limit: limit)
         wake()
     }
 

@@ -52,7 +52,9 @@ extension AMQPConnection {
             guard let deadline = checkConfirms(publisher, at: now) else { continue }
             next = min(next ?? deadline, deadline)
         }
-        return next
+        // Answers that one of them read may have made room for another.
+        let hasMore = session?.blockedReason == nil && publishers.values.contains(where: \.canWrite)
+        return hasMore ? now : next
     }
 
     /// Writes what waits, as far as the window, the broker and the turn allow. True where the turn alone ended it.
@@ -65,7 +67,7 @@ extension AMQPConnection {
         while let channel = publisher.channel, session === self.session, session.blockedReason == nil,
             let batch = publisher.waiting.first
         {
-            guard publisher.hasRoom(for: batch.publications[batch.next].message.body.count) else { return false }
+            guard publisher.canWrite else { return false }
             guard written < Self.messagesPerTurn else { return true }
             written += 1
             if written % Self.messagesPerDrain == 1 {

@@ -21,9 +21,11 @@ final class PublisherState {
     /// True where there is nothing to write and nothing to wait for.
     var isIdle: Bool { waiting.isEmpty && confirms.count == 0 }
 
-    /// True where a body of this size may be written now.
-    func hasRoom(for size: Int) -> Bool {
-        confirms.count == 0 || (confirms.count < window.messages && confirms.bytes + size <= window.bytes)
+    /// True where there is a message to write, a channel to write it on, and room for it in the window.
+    var canWrite: Bool {
+        guard channel != nil, let batch = waiting.first else { return false }
+        let size = batch.publications[batch.next].message.body.count
+        return confirms.count == 0 || (confirms.count < window.messages && confirms.bytes + size <= window.bytes)
     }
 
     /// Takes the broker's answer.
@@ -41,18 +43,26 @@ final class PublisherState {
         slot.batch.resolve(slot.index, result)
     }
 
-    /// A message came back: no queue wanted it. Of equal ones the first that has not come back is meant; where the body
-    /// was too large to be taken back, its size stands for it.
+    /// A message came back: no queue wanted it. Of equal ones the first that has not come back is meant, of alike ones, since
+    /// not all headers come back as they went, too; where the body was too large to be taken back, its size stands for it.
     func returned(
         code: UInt16, text: String, _ address: AMQPAddress, _ message: AMQPMessage, skippedSize: UInt64? = nil
     ) {
-        _ = confirms.returned(code: code, text: text) { slot in
+        let isAlike = { (slot: PublishSlot) in
             let publication = slot.batch.publications[slot.index]
             guard publication.isMandatory, publication.address == address,
                 publication.message.properties.messageID == message.properties.messageID
             else { return false }
             if let skippedSize { return UInt64(publication.message.body.count) == skippedSize }
             return publication.message.body == message.body
+        }
+        let isEqual = { (slot: PublishSlot) in
+            let own = slot.batch.publications[slot.index].message.properties
+            return isAlike(slot) && own.correlationID == message.properties.correlationID
+                && own.headers == message.properties.headers
+        }
+        if !confirms.returned(code: code, text: text, where: isEqual) {
+            _ = confirms.returned(code: code, text: text, where: isAlike)
         }
     }
 

@@ -47,9 +47,18 @@ public final class AMQPRequester: Sendable {
         let queue = AMQPQueue(name, arguments: ["x-expires": 60_000])
         let binding = AMQPBinding(queue: name, exchange: replyExchange, key: name)
         try await connection.declare(AMQPTopology(queues: [queue], bindings: [binding]))
+        let publisher = await connection.publisher()
+        let consumer: AMQPConsumer
+        do {
+            consumer = try await connection.consume(name)
+        } catch {
+            // Else each attempt would leave a channel, and a queue to declare on every later connection.
+            await publisher.close()
+            try? await connection.delete(queue: name)
+            throw error
+        }
         let requester = AMQPRequester(
-            replyQueue: name, publisher: await connection.publisher(), consumer: try await connection.consume(name),
-            connection: connection)
+            replyQueue: name, publisher: publisher, consumer: consumer, connection: connection)
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await requester.readReplies() }
             do {

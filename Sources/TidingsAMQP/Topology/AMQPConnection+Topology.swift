@@ -57,14 +57,25 @@ extension AMQPConnection {
         mustDeclare = false
         guard !topology.isEmpty else { return }
         let channel = try await openChannel(.requests)
-        try await declare(topology, on: channel)
+        try await declare(topology, on: channel, isRestoring: true)
         closeChannel(channel)
     }
 
-    private func declare(_ topology: AMQPTopology, on channel: Channel) async throws(AMQPError) {
-        for exchange in topology.exchanges { _ = try await call(.declareExchange(exchange), on: channel) }
-        for queue in topology.queues { _ = try await call(.declareQueue(queue), on: channel) }
-        for binding in topology.bindings { _ = try await call(.bind(binding), on: channel) }
+    /// Declares one thing after the other. What is restored is looked at anew before each: it may have been deleted.
+    private func declare(
+        _ topology: AMQPTopology, on channel: Channel, isRestoring: Bool = false
+    ) async throws(AMQPError) {
+        for exchange in topology.exchanges
+        where !isRestoring || self.topology.exchanges.contains(where: { $0.name == exchange.name }) {
+            _ = try await call(.declareExchange(exchange), on: channel)
+        }
+        for queue in topology.queues
+        where !isRestoring || self.topology.queues.contains(where: { $0.name == queue.name }) {
+            _ = try await call(.declareQueue(queue), on: channel)
+        }
+        for binding in topology.bindings where !isRestoring || self.topology.bindings.contains(binding) {
+            _ = try await call(.bind(binding), on: channel)
+        }
     }
 
     /// Lends a channel that the broker may close for an error without harm to anything else.

@@ -13,27 +13,16 @@ struct ConnectionOpening: Sendable {
     /// Opens the connection on a thread that may block. Every failure tells what, where and what helps.
     ///
     /// The library ties a connection to no thread, as long as one at a time uses it: here it is handed over.
-    func open() async throws(AMQPError) -> sending ConnectionHandle {
-        // Handed over under a lock: the thread sanitizer does not see that resuming a task orders what was done before.
-        let handOver = Locked<Result<ConnectionHandle, AMQPError>?>(nil)
+    func open(_ handOver: ConnectionHandOver) async throws(AMQPError) -> sending ConnectionHandle {
         await withCheckedContinuation { continuation in
+            handOver.begin(continuation)
             do throws(AMQPError) {
-                try SystemThread("amqp-opening") {
-                    handOver.withLock { $0 = self.opened() }
-                    continuation.resume()
-                }.detach()
+                try SystemThread("amqp-opening") { handOver.finish(self.opened()) }.detach()
             } catch {
-                handOver.withLock { $0 = .failure(error) }
-                continuation.resume()
+                handOver.finish(.failure(error))
             }
         }
-        let result = handOver.withLock { result in
-            let handedOver = result
-            result = nil
-            return handedOver
-        }
-        guard let result else { throw AMQPError(.resources, "the connection was handed over to nobody") }
-        return try result.get()
+        return try handOver.take().get()
     }
 
     private func opened() -> sending Result<ConnectionHandle, AMQPError> {
@@ -47,7 +36,11 @@ struct ConnectionOpening: Sendable {
     private func openBlocking() throws(AMQPError) -> sending ConnectionHandle {
         let addresses = try Resolver.addresses(of: endpoint.host, before: deadline)
         // TLS needs the name itself: the library compares the certificate with what it connects to.
-        let hosts = endpoint.tls == nil ? addresses : [endpoint.host]
+        return try open(endpoint.tls == nil ? addresses : [endpoint.host])
+    }
+
+    /// Tries one address after the other, each for its share of the time.
+    func open(_ hosts: [String]) throws(AMQPError) -> sending ConnectionHandle {
         var failure = AMQPError(.unknownHost, "the host '\(endpoint.host)' has no address")
         for (index, host) in hosts.enumerated() {
             // An address that does not answer leaves time for the others.
@@ -71,11 +64,12 @@ struct ConnectionOpening: Sendable {
         do throws(AMQPError) {
             let guarded = try unsafe connect(state, to: host, before: deadline)
             do throws(AMQPError) {
-                try unsafe logIn(state)
+                try unsafe logIn(state, before: deadline)
             } catch {
                 // Before the descriptor is closed.
                 guarded.end()
-                throw error
+                // The library takes a socket that was shut down for one that the peer closed.
+                throw guarded.hasBarked ? silence : error
             }
             guarded.set(deadline: nil)
             return unsafe ConnectionHandle(state, guarded: guarded)
@@ -112,7 +106,9 @@ struct ConnectionOpening: Sendable {
         return timeval(tv_sec: milliseconds / 1000, tv_usec: milliseconds % 1000 * 1000)
     }
 
-    private func logIn(_ state: amqp_connection_state_t) throws(AMQPError) {
+    private func logIn(
+        _ state: amqp_connection_state_t, before deadline: ContinuousClock.Instant
+    ) throws(AMQPError) {
         var bound = Self.remaining(until: deadline)
         _ = unsafe amqp_set_handshake_timeout(state, &bound)
         let arena = Arena()
@@ -167,6 +163,12 @@ struct ConnectionOpening: Sendable {
         }
     }
 
+    private var silence: AMQPError {
+        AMQPError(
+            .timedOut,
+            "\(endpoint) accepted the connection and did not answer: check that it is a broker, and its health")
+    }
+
     private var failedTLS: AMQPError {
         AMQPError(
             .tlsFailed,
@@ -218,9 +220,7 @@ struct ConnectionOpening: Sendable {
         }
         switch unsafe reply.library_error {
         case AMQP_STATUS_TIMEOUT.rawValue:
-            return AMQPError(
-                .timedOut,
-                "\(endpoint) accepted the connection and did not answer: check that it is a broker, and its health")
+            return silence
         case AMQP_STATUS_CONNECTION_CLOSED.rawValue, AMQP_STATUS_SOCKET_ERROR.rawValue:
             return AMQPError(
                 .connectionLost,
