@@ -96,8 +96,8 @@ struct BrokerTroubleTests {
         try await fixture.insert(90)
         try await broker.setMemoryAlarm(true)
         try await withServices(publisher) {
-            // There is no room for the page's fourth batch.
-            try await until { await publisher.status().waiting == 30 }
+            // There is room for three of the page's ten batches; the broker may take the first few messages.
+            try await until { await publisher.status().waiting >= 20 }
             try await sqlite(".restore '\(copy)'")
             let last = try await fixture.insert(5)
             #expect(last.sequence == head + 5)
