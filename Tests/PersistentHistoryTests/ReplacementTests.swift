@@ -223,6 +223,37 @@ struct ReplacementTests {
         #expect(try await Self.rows(again) == 5)
     }
 
+    @Test("an older copy is restored over the open file: a layout's number that is given anew is the new layout's")
+    func layoutNumbers() async throws {
+        let temporary = try await Self.store()
+        let store = temporary.store
+        let head = try #require(try await temporary.write("INSERT INTO t(v) VALUES (1)"))
+        // By another program: one that opens and closes the file here would drop the locks of all connections.
+        let copy = temporary.directory.file("copy.db")
+        func sqlite(_ command: String) async throws {
+            let process = try await FinishedProcess.run("/usr/bin/sqlite3", [temporary.path, command])
+            try #require(process.ending == .exited(0), "\(process.error)")
+        }
+        func lines() async throws -> [String] {
+            var lines: [String] = []
+            for try await transaction in store.history(HistoryRequest(after: head)) {
+                lines += try await transaction.changes.all().map { $0.decoded().short }
+            }
+            return lines
+        }
+        try await sqlite(".backup '\(copy)'")
+        try await store.migrate { db in
+            try db.execute("ALTER TABLE t ADD COLUMN a; INSERT INTO t(v, a) VALUES (2, 'a')")
+        }
+        #expect(try await lines() == ["insert t{id=2} - {id=2 v=2 a='a'}"])
+        try await sqlite(".restore '\(copy)'")
+        #expect(try await lines() == [])
+        try await store.migrate { db in
+            try db.execute("ALTER TABLE t ADD COLUMN b; INSERT INTO t(v, b) VALUES (3, 'b')")
+        }
+        #expect(try await lines() == ["insert t{id=2} - {id=2 v=3 b='b'}"])
+    }
+
     @Test("many replacements leave no descriptor behind")
     func descriptors() async throws {
         let temporary = try await Self.store()

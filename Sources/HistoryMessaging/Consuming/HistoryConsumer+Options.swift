@@ -77,6 +77,8 @@ extension HistoryConsumer {
         package var onStep: StepObserver?
         /// Called before the token's file is written; what it throws is as if the system had refused.
         package var onTokenWrite: (@Sendable () throws -> Void)?
+        /// Called before a refused message is sent to the dead ones; what it throws is as if it could not be sent.
+        package var onDeadLetter: (@Sendable () throws -> Void)?
 
         /// The defaults.
         public init() {}

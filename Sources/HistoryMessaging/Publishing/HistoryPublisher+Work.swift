@@ -83,7 +83,7 @@ extension HistoryPublisher {
 
     private func restart(at token: HistoryToken, _ confirmed: [String: Int64]) {
         cursor = token
-        sentThrough = token.sequence
+        sent = token
         ledger = PublishLedger(after: token.sequence, confirmed: confirmed)
     }
 
@@ -95,16 +95,15 @@ extension HistoryPublisher {
             // Before it looks: what was committed before the stop is published.
             let isStopping = life.isStopping
             do {
-                if try await publishPage(&outbox, send) {
-                    try await recordIfDue()
-                    continue
-                }
+                let isMore = try await publishPage(&outbox, send)
+                if !isMore, isStopping, ledger.pending == 0 { return }
+                try checkDrain()
+                if isMore { try await recordIfDue() } else { try await pause() }
             } catch let error as HistoryError {
                 try await goOn(after: error)
+                if isStopping, ledger.pending == 0 { return }
+                try checkDrain()
             }
-            if isStopping, ledger.pending == 0 { return }
-            try checkDrain()
-            try await pause()
         }
     }
 
@@ -122,7 +121,7 @@ extension HistoryPublisher {
         guard now.generation == asked.generation else { return true }
         known = Set(asked.all.map(\.description)).union([store.origin.description])
         let transactions = page.transactions.filter {
-            $0.token.sequence > sentThrough && !ledger.isConfirmed($0.token.sequence, $0.origin.description)
+            $0.token.sequence > sent.sequence && !ledger.isConfirmed($0.token.sequence, $0.origin.description)
         }
         if !transactions.isEmpty {
             options.onStep?(.publisherBeforeFlush)
@@ -137,12 +136,12 @@ extension HistoryPublisher {
             try await outbox.send(transactions, after: cursor) { batch in
                 try await waitForRoom()
                 for (sequence, origin) in zip(batch.sequences, batch.origins) { ledger.add(sequence, origin) }
-                sentThrough = batch.sequences.last ?? sentThrough
+                sent = batch.last ?? sent
                 send(batch)
             }
         }
         cursor = page.token
-        sentThrough = max(sentThrough, cursor.sequence)
+        if sent.sequence < cursor.sequence { sent = cursor }
         ledger.read(through: cursor.sequence)
         releaseWaiters()
         // What is committed meanwhile is told.
@@ -208,9 +207,9 @@ extension HistoryPublisher {
         case .tokenExpired:
             guard let mark = try await retry.run({ try await store.oldestToken() }) else { return }
             guard mark.sequence > cursor.sequence else { throw error }
-            purged += Int(max(0, mark.sequence - max(cursor.sequence, sentThrough)))
+            purged += Int(max(0, mark.sequence - max(cursor.sequence, sent.sequence)))
             cursor = mark
-            sentThrough = max(sentThrough, mark.sequence)
+            if sent.sequence < mark.sequence { sent = mark }
             ledger.read(through: mark.sequence)
             log.write(.warning, "history was purged before it was published", nil, [("through", "\(mark.sequence)")])
         case .tokenInvalid:
@@ -227,6 +226,8 @@ extension HistoryPublisher {
 
     // MARK: Writing it down
 
+    /// Throws `tokenInvalid` where the lineage is another one: nobody may go on with what was read of the other, such as the
+    /// page that is being handed on.
     private func recordIfDue() async throws {
         guard let due = rows.due(ledger.confirmedThrough(), isBusy: ledger.pending > 0), due <= .now else { return }
         do {
@@ -234,8 +235,6 @@ extension HistoryPublisher {
         } catch let error as HistoryError where error.passes {
             rows.hold()
             log.write(.warning, "what is confirmed cannot be recorded now", error)
-        } catch let error as HistoryError where error.code == .tokenInvalid {
-            try await goOn(after: error)
         }
     }
 
@@ -246,12 +245,10 @@ extension HistoryPublisher {
         if isLast {
             records = records.map { PublisherRecord(origin: $0.origin, confirmed: $0.confirmed, heartbeat: 0) }
         }
-        let (written, cursor) = (records, cursor)
+        let (written, sent) = (records, sent)
         try await store.coordinate { database, state in
-            do {
-                // Answers to messages of a lineage that was lost say nothing about this one.
-                try state.check(cursor, database)
-            } catch let error as HistoryError where error.code == .tokenExpired {}
+            // Answers to messages of a lineage that was lost say nothing about this one.
+            try state.checkLineage(of: sent, database)
             for record in written { try record.save(database) }
             if isLast { try PublisherRecord.removeEnded(state, database) }
         }
@@ -262,11 +259,13 @@ extension HistoryPublisher {
 
     /// Forgets origins that have nothing left to be published: contexts may be many, and short-lived.
     private func forgetQuietOrigins() async throws {
-        try await store.forgetOrigins(through: min(ledger.settledThrough, cursor.sequence))
+        let sent = sent
+        try await store.forgetOrigins(through: min(ledger.settledThrough, cursor.sequence), in: sent)
         let left = Set(try await store.writtenOrigins().all.map(\.description)).union([store.origin.description])
         let gone = known.subtracting(left)
         let confirmed = ledger.confirmedThrough()
-        try await store.coordinate { database, _ in
+        try await store.coordinate { database, state in
+            try state.checkLineage(of: sent, database)
             for origin in gone {
                 try PublisherRecord(origin: origin, confirmed: confirmed[origin] ?? 0, heartbeat: 0).save(database)
             }

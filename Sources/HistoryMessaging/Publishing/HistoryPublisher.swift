@@ -54,8 +54,9 @@ public actor HistoryPublisher: HistoryService {
     var ledger = PublishLedger(after: 0)
     /// All of the own origins up to here has been handed on.
     var cursor: HistoryToken
-    /// The last transaction that was handed on: the cursor lags behind it in the middle of a page.
-    var sentThrough: Int64 = 0
+    /// The last transaction that was handed on: the cursor lags behind it in the middle of a page. All that is confirmed
+    /// is of the history that it stands in.
+    var sent: HistoryToken
     /// Counts lineages: answers to messages of an earlier one mean nothing.
     var lineage = 0
     var known: Set<String> = []
@@ -79,6 +80,7 @@ public actor HistoryPublisher: HistoryService {
         self.broker = broker
         self.options = options
         cursor = store.openedAt
+        sent = store.openedAt
         log = ServiceLog(service: "publisher", logger: options.logger)
         retry = StoreRetry(life: life, log: log)
     }

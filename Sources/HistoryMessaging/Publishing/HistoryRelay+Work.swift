@@ -219,10 +219,8 @@ extension HistoryRelay {
         let token = ledger.publishedThrough
         let silent = ledger.silent(for: options.forgetAfter, at: .now)
         try await store.coordinate { database, state in
-            do {
-                // Answers to messages of a lineage that was lost say nothing about this one.
-                try state.check(token, database)
-            } catch let error as HistoryError where error.code == .tokenExpired {}
+            // Answers to messages of a lineage that was lost say nothing about this one.
+            try state.checkLineage(of: token, database)
             try StoreState.publish(through: token.sequence, database)
             for record in silent { try record.remove(database) }
             try PublisherRecord.removeEnded(try StoreState.current(database), database)

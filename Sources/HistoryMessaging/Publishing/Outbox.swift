@@ -6,6 +6,8 @@ struct OutgoingBatch: Sendable {
     var publications: [AMQPPublication] = []
     var sequences: [Int64] = []
     var origins: [String] = []
+    /// The token of the last one.
+    var last: HistoryToken?
     var bytes = 0
 }
 
@@ -88,6 +90,7 @@ struct Outbox {
             AMQPPublication(message, to: AMQPAddress(exchange: names.history, routingKey: key)))
         batch.sequences.append(transaction.token.sequence)
         batch.origins.append(transaction.origin.description)
+        batch.last = transaction.token
         batch.bytes += message.body.count
     }
 }

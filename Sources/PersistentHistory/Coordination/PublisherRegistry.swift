@@ -75,6 +75,13 @@ extension StoreState {
             sequence)
     }
 
+    /// Throws `tokenInvalid` where a token's history was lost. What was purged behind it does not matter.
+    package func checkLineage(of token: HistoryToken, _ database: Database) throws {
+        do {
+            try check(token, database)
+        } catch let error as HistoryError where error.code == .tokenExpired {}
+    }
+
     /// The token of a transaction that is there, or of the mark where it is purged; nil beyond the head.
     package func token(at sequence: Int64, _ database: Database) throws -> HistoryToken? {
         if sequence <= purgedSequence { return mark }
@@ -122,7 +129,10 @@ extension HistoryStore {
     }
 
     /// Forgets the origins that have written nothing after a sequence: contexts may be many, and short-lived.
-    package func forgetOrigins(through sequence: Int64) async throws {
-        try await writable().forgetOrigins(through: sequence)
+    ///
+    /// - Parameter token: at or after the sequence. Throws `tokenInvalid`, and forgets nobody, where its history was lost:
+    ///   what was written since then has small sequences again.
+    package func forgetOrigins(through sequence: Int64, in token: HistoryToken) async throws {
+        try await writable().forgetOrigins(through: sequence, in: token)
     }
 }

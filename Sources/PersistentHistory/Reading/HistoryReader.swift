@@ -15,6 +15,8 @@ actor HistoryReader {
     /// How often the file was opened: numbers of one connection mean nothing to another.
     private var openings: Int64 = 0
     private var table = LayoutTable([:])
+    /// Which layouts the table holds; nil where it was not read yet.
+    private var tableMark: LayoutMark?
     /// The size of the page before, from which the next one hardly differs.
     private var latestPageBytes = 0
 
@@ -49,7 +51,7 @@ actor HistoryReader {
             storeID = try HistorySchema.storeID(opened, expected: storeID)
             self.busyTimeout = busyTimeout
             openings += 1
-            table = LayoutTable([:])
+            tableMark = nil
             database = opened
         } catch let error as SQLiteError {
             throw HistoryError(error, while: "opening for reading", path: path)
@@ -243,10 +245,13 @@ actor HistoryReader {
         return bytes
     }
 
-    /// The layouts that are stored now, read anew only where one was added.
+    /// The layouts that are stored now, read anew only where they may be others.
     private func layouts(_ database: Database) throws -> LayoutTable {
-        let count = try database.first("SELECT count(*) FROM history_entity", as: Int.self) ?? 0
-        if count != table.layouts.count { table = LayoutTable(try LayoutStore.readAll(database)) }
+        let mark = try LayoutMark.read(database)
+        if mark != tableMark {
+            table = LayoutTable(try LayoutStore.readAll(database))
+            tableMark = mark
+        }
         return table
     }
 }

@@ -168,8 +168,12 @@ actor HistoryWriter {
     /// The origins that have written through this store. Whoever asks after having seen a commit finds its origin.
     func origins() -> (all: [HistoryOrigin], generation: Int) { (written.all, written.generation) }
 
-    /// Forgets origins that have written nothing after a sequence; whoever of them writes again is known again.
-    func forgetOrigins(through sequence: Int64) { written.forget(through: sequence) }
+    /// Forgets origins that have written nothing after a sequence of a token's lineage; whoever of them writes again is known
+    /// again.
+    func forgetOrigins(through sequence: Int64, in token: HistoryToken) throws {
+        try coordinate { database, state in try state.checkLineage(of: token, database) }
+        written.forget(through: sequence)
+    }
 
     /// Takes somebody out again.
     func forgetObserver(_ id: Int) { commitObservers[id] = nil }

@@ -59,3 +59,21 @@ enum LayoutStore {
         try database.first("SELECT max(entity) FROM history_entity WHERE name = ?", name, as: Int64?.self) ?? nil
     }
 }
+
+/// Differs wherever other layouts are stored; costs the same however many there are.
+///
+/// After an older copy was restored over the file, numbers are given anew: SQLite moves the schema's counter on for that
+/// too.
+struct LayoutMark: Equatable {
+    private let cookie: Int64
+    private let newest: Int64
+
+    /// Must run inside the transaction that relies on it.
+    ///
+    /// [PRAGMA schema_version](https://www.sqlite.org/pragma.html#pragma_schema_version)
+    static func read(_ database: Database) throws -> LayoutMark {
+        let cookie = try database.first("PRAGMA main.schema_version", as: Int64.self)
+        let newest = try database.first("SELECT coalesce(max(layout), 0) FROM main.history_entity", as: Int64.self)
+        return LayoutMark(cookie: cookie ?? 0, newest: newest ?? 0)
+    }
+}

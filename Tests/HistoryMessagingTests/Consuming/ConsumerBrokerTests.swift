@@ -181,6 +181,46 @@ struct ConsumerBrokerTests {
         try await fixture.wait(for: 0, in: names.queue(of: "c"))
     }
 
+    @Test(
+        "P15: a refused message that cannot be sent to the dead ones now is sent once it can be, and so are later ones")
+    func deadLetterTrouble() async throws {
+        let fixture = try await BrokerFixture()
+        let names = fixture.names
+        let events = CleanerEvents()
+        // More often than a letter is tried that the broker refuses.
+        let failures = Locked(5)
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", broker: fixture.broker,
+            options: fixture.options { options in
+                options.logger = events
+                options.onDeadLetter = {
+                    let isFailing = failures.withLock { left in
+                        defer { left -= 1 }
+                        return left > 0
+                    }
+                    if isFailing { throw AMQPError(.resources, "no channel left") }
+                }
+            })
+        let dead = try await fixture.connected { connection in
+            try await connection.declare(names.consuming(as: "c"))
+            let poisoner = await connection.publisher()
+            let address = AMQPAddress(exchange: names.history, routingKey: names.historyKey(author: "orders"))
+            return try await withServices(consumer) {
+                for identity in ["first", "second"] {
+                    let poison = AMQPMessage([], properties: AMQPProperties(messageID: identity))
+                    #expect(try await poisoner.publish(poison, to: address) == .confirmed)
+                }
+                try await fixture.wait(for: 2, in: names.deadQueue)
+                try await fixture.wait(forUnsettled: 0, in: names.queue(of: "c"))
+                return try await connection.consume(names.deadQueue).take(2)
+            }
+        }
+        #expect(dead.map(\.message.properties.messageID) == ["first", "second"])
+        #expect(failures.withLock { $0 } == -2)
+        let warnings = events.messages(from: .warning).filter { $0.hasPrefix("sending a refused message") }
+        #expect(warnings.count == 5)
+    }
+
     @Test("P27: a message of a transaction that the store does not hold is counted, and merged by nobody")
     func forged() async throws {
         let fixture = try await BrokerFixture()

@@ -70,6 +70,49 @@ struct BrokerTroubleTests {
         #expect(logger.messages.contains("broker: blocked by the broker: low on memory"))
     }
 
+    @Test(
+        "An older copy is restored over the store in the middle of a page: what is written then is published, and no more is recorded as confirmed",
+        arguments: [3, 16])
+    func restored(head: Int64) async throws {
+        let logger = RecordingLogger()
+        var options = HistoryPublisher.Options()
+        options.window = AMQPPublisher.Window(messages: 20)
+        options.logger = logger
+        let publisher = HistoryPublisher(fixture.store, broker: fixture.broker, options: options)
+        let (fixture, broker) = (fixture, broker)
+        // By another program: one that opens and closes the file here would drop the locks of all connections.
+        let copy = fixture.temporary.directory.file("copy.db")
+        @Sendable func sqlite(_ command: String) async throws {
+            let process = try await FinishedProcess.run("/usr/bin/sqlite3", [fixture.path, command])
+            try #require(process.ending == .exited(0), "\(process.error)")
+        }
+        // The page begins after 6: one copy does not hold its start, the other one holds a part of it.
+        try await fixture.insert(2)
+        if head == 3 { try await sqlite(".backup '\(copy)'") }
+        let start = try await fixture.insert(3)
+        try await withServices(publisher) { try await publisher.waitUntilPublished(through: start) }
+        try await fixture.insert(10)
+        if head == 16 { try await sqlite(".backup '\(copy)'") }
+        try await fixture.insert(90)
+        try await broker.setMemoryAlarm(true)
+        try await withServices(publisher) {
+            // There is room for three of the page's ten batches; the broker may take the first few messages.
+            try await until { await publisher.status().waiting >= 20 }
+            try await sqlite(".restore '\(copy)'")
+            let last = try await fixture.insert(5)
+            #expect(last.sequence == head + 5)
+            let notice = "the store's lineage is another one: publishing begins anew"
+            // The page is given up while there is no room for the rest of it: by the next heartbeat.
+            try await until { logger.messages.contains(notice) }
+            try await broker.setMemoryAlarm(false)
+            try await until { try await fixture.row(of: fixture.store.origin)?.confirmed ?? 0 >= last.sequence }
+            #expect(try await fixture.row(of: fixture.store.origin)?.confirmed == last.sequence)
+        }
+        let published = Set(try await fixture.publishedTokens())
+        #expect(published.isSuperset(of: try await fixture.committedTokens()))
+        #expect(try await fixture.row(of: fixture.store.origin)?.confirmed == head + 5)
+    }
+
     @Test("A broker that stands still: commits take as long as without one, and nothing grows")
     func suspended() async throws {
         let publisher = publisher

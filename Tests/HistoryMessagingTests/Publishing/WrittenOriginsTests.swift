@@ -31,13 +31,33 @@ struct WrittenOriginsTests {
         let token = try await store.write(origin: early) { db in try db.execute("INSERT INTO item(v) VALUES (1)") }
             .token
         try await store.write(origin: late) { db in try db.execute("INSERT INTO item(v) VALUES (1)") }
-        try await store.forgetOrigins(through: try #require(token).sequence)
+        try await store.forgetOrigins(through: try #require(token).sequence, in: store.currentToken())
         let left = try await store.writtenOrigins()
         #expect(left.all == [late])
         try await store.write(origin: early) { db in try db.execute("INSERT INTO item(v) VALUES (1)") }
         let again = try await store.writtenOrigins()
         #expect(Set(again.all) == [early, late])
         #expect(again.generation > left.generation)
+    }
+
+    @Test("by a token of a history that was lost nobody is forgotten, by one that is purged everybody before it")
+    func lost() async throws {
+        let temporary = try await TemporaryStore(schema: PublishingFixture.schema)
+        let store = temporary.store
+        let token = try #require(try await temporary.write("INSERT INTO item(v) VALUES (1)"))
+        let written = try await store.writtenOrigins()
+        try await store.coordinate { db, _ in try db.execute("UPDATE history_store SET epoch = 2") }
+        let error = await #expect(throws: HistoryError.self) {
+            try await store.forgetOrigins(through: token.sequence, in: token)
+        }
+        #expect(error?.code == .tokenInvalid)
+        #expect(try await store.writtenOrigins().all == written.all)
+        let last = try await store.currentToken()
+        let other = HistoryOrigin()
+        try await store.write(origin: other) { db in try db.execute("INSERT INTO item(v) VALUES (1)") }
+        try await store.deleteHistory(before: .sequence(last.sequence + 2))
+        try await store.forgetOrigins(through: last.sequence, in: last)
+        #expect(try await store.writtenOrigins().all == [other])
     }
 
     @Test("the token at the opening is that of the newest transaction then")

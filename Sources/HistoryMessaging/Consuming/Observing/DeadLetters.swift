@@ -90,17 +90,23 @@ final class DeadLetters: Sendable {
     private func send(_ letter: Letter, _ publisher: AMQPPublisher) async -> Bool {
         let address = AMQPAddress(exchange: link.names.dead, routingKey: letter.receipt.address.routingKey)
         for _ in 0..<Self.attempts {
-            do {
-                switch try await publisher.publish(letter.message, to: address) {
-                case .confirmed, .returned:
-                    letter.receipt.ack()
-                    return true
-                case .nacked, .unknown: continue
+            var result: PublishResult?
+            // Its channel could not be opened, say: that is no answer of the broker's, and the letter waits.
+            let goesOn = await link.insist("sending a refused message to the dead ones", options) {
+                do {
+                    try options.onDeadLetter?()
+                    result = try await publisher.publish(letter.message, to: address)
+                } catch let error as AMQPError where error.code == .invalid {
+                    // It can never be sent.
                 }
-            } catch {
-                // Closed, or cancelled. Or it can never be sent.
-                guard let error = error as? AMQPError, error.code == .invalid else { return false }
-                break
+            }
+            guard goesOn else { return false }
+            guard let result else { break }
+            switch result {
+            case .confirmed, .returned:
+                letter.receipt.ack()
+                return true
+            case .nacked, .unknown: continue
             }
         }
         options.log(.error, "a refused message could not be kept among the dead ones, and is dropped")
