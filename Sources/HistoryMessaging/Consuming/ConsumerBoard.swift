@@ -34,6 +34,8 @@ final class ConsumerBoard: Sendable {
         var waiters: [Waiter] = []
         var stoppers: [CheckedContinuation<Void, Never>] = []
         var lastID = 0
+        /// See ``farthest``.
+        var farthest: HistoryToken?
 
         mutating func takeSkips(_ isTaken: (Skip) -> Bool) -> [Skip] {
             let taken = skips.filter(isTaken)
@@ -215,12 +217,19 @@ final class ConsumerBoard: Sendable {
     func reached(_ token: HistoryToken, isAtEnd: Bool = false) {
         let waiters = content.withLock { content in
             content.status.token = token
+            content.farthest = max(content.farthest ?? token, token)
             let reached = content.waiters.filter { Self.has(token, reached: $0.token, isAtEnd) }
             if !reached.isEmpty { content.waiters.removeAll { Self.has(token, reached: $0.token, isAtEnd) } }
             return reached.map(\.continuation)
         }
         for waiter in waiters { waiter.resume() }
     }
+
+    /// The furthest token that a cleaner may have been told of: by this run, or by one before.
+    var farthest: HistoryToken? { content.withLock { $0.farthest } }
+
+    /// A cleaner may have been told of a token.
+    func mayHaveTold(_ token: HistoryToken) { content.withLock { $0.farthest = max($0.farthest ?? token, token) } }
 
     /// How many wait for a token.
     var waiting: Int { content.withLock { $0.waiters.count } }

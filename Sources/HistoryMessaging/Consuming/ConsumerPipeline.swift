@@ -185,8 +185,8 @@ final class ConsumerPipeline: Sendable {
     private func protectPosition() async {
         // Not what it was about to tell: that would hold nothing of what comes again.
         if let position = await durablePosition() { await acknowledger.acknowledge(position) }
-        let hasLooked = (try? await registrar.check()) != nil
-        if !hasLooked || !board.isProtected { registrar.checkAgain() }
+        try? await registrar.check()
+        registrar.checkAgain()
     }
 
     /// Fetches and merges page by page, at least up to where the store went after the first page.

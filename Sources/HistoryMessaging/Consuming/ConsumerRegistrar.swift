@@ -20,6 +20,8 @@ final class ConsumerRegistrar: Sendable {
     private static let replyLimit: Duration = .seconds(5)
     /// The delays between questions.
     private static let backoff = Backoff(first: .seconds(2), longest: .seconds(30))
+    /// How soon it looks again while an acknowledgement may be on its way that promises too much.
+    private static let soon: Duration = .milliseconds(250)
 
     init(
         _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
@@ -62,18 +64,28 @@ final class ConsumerRegistrar: Sendable {
         return position.sequence < record.hold
     }
 
+    /// True where an acknowledgement may be on its way that lies further ahead than the consumer stands: one that it sent
+    /// before it was rewound, or before it crashed. Whenever that is counted, it lets go of what a registration has held.
+    private var mayBeOvertaken: Bool {
+        guard let position, let farthest = board.farthest, position.epoch == farthest.epoch else { return false }
+        return position.sequence < farthest.sequence
+    }
+
     /// After where it needs history.
     private var position: HistoryToken? { board.status.token ?? token }
 
     /// Asks until the cleaner has answered; again whenever the registration turns out to be gone.
     func run() async {
+        // A former run has told of nothing that is further ahead.
+        if let head = try? await store.currentToken() { board.mayHaveTold(head) }
         while !Task.isCancelled {
             let hasLooked = (try? await check()) != nil
             if !board.isProtected, let link {
                 guard await link.declareExchanges(options) else { return }
                 await ask(link)
             }
-            await wakeup.wait(until: .now + (hasLooked ? options.acknowledgeInterval : .seconds(1)))
+            let rest = mayBeOvertaken ? Self.soon : hasLooked ? options.acknowledgeInterval : .seconds(1)
+            await wakeup.wait(until: .now + rest)
         }
     }
 
