@@ -1,9 +1,10 @@
 import Foundation
-import HistoryMessaging
 import PersistentHistory
 import Testing
 import TidingsAMQP
 import TidingsTestKit
+
+@testable import HistoryMessaging
 
 /// What the store knows of a consumer: that it is there, and how far it has come.
 @Suite("What the store knows of a consumer", .timeLimit(.minutes(1)))
@@ -75,6 +76,40 @@ struct ConsumerProtectionTests {
         }
     }
 
+    @Test(
+        "An acknowledgement that is to be repeated while it is being sent is sent once more", arguments: [false, true])
+    func repeated(isFailing: Bool) async throws {
+        let fixture = try await ConsumerFixture()
+        let tokens = [try await fixture.insert(), try await fixture.insert()]
+        let directory = fixture.temporary.directory.file("tokens")
+        let (file, _) = try await TokenFile.open(directory: directory, consumer: "c")
+        let acknowledger = HistoryAcknowledger(
+            fixture.store, name: "c", author: "a", link: nil, options: fixture.options(), board: ConsumerBoard(),
+            file: file, isDamaged: false)
+        let sent = Locked<[HistoryToken]>([])
+        let expected = Array(repeating: tokens[0], count: isFailing ? 3 : 2) + [tokens[1]]
+        await acknowledger.acknowledge(tokens[0])
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                await acknowledger.run(sending: { token in
+                    let count = sent.withLock { sent in
+                        sent.append(token)
+                        return sent.count
+                    }
+                    // The registration's reply comes before the broker's confirm.
+                    if count == 1 { await acknowledger.repeatAcknowledgement() }
+                    if count == 2, isFailing { throw ConsumerFixture.Missing() }
+                    if count == expected.count - 1 { await acknowledger.acknowledge(tokens[1]) }
+                    return true
+                })
+            }
+            try await until { sent.withLock { $0.count } >= expected.count }
+            group.cancelAll()
+        }
+        #expect(sent.withLock { $0 } == expected)
+        await file.close()
+    }
+
     // MARK: A way back
 
     private func hold(_ record: ConsumerRecord) -> Int64 { record.acknowledged?.sequence ?? record.floor }
@@ -121,7 +156,8 @@ struct ConsumerProtectionTests {
         }
     }
 
-    @Test("A consumer that is rewound is protected from there on also where an earlier acknowledgement is counted later")
+    @Test(
+        "A consumer that is rewound is protected from there on also where an earlier acknowledgement is counted later")
     func overtaken() async throws {
         let fixture = try await BrokerFixture()
         let context = RecordingContext()
@@ -145,7 +181,6 @@ struct ConsumerProtectionTests {
             try await until { consumer.status().acknowledged == third }
             #expect(try await record(fixture.store)?.acknowledged == second)
             try await withServices(cleaner) {
-                try await fixture.wait(forUnsettled: 0, in: fixture.names.acknowledgementQueue)
                 try await recorded(in: fixture.store) { hold($0) == third.sequence }
                 try await until { consumer.status().isProtected }
                 #expect(try await cleaner.clean().count == 2)
