@@ -1,6 +1,5 @@
 internal import PersistentHistory
 internal import TidingsAMQP
-internal import TidingsSQLite
 
 /// What the cleaner is to send by itself.
 enum Outgoing: Sendable {
@@ -12,8 +11,7 @@ enum Outgoing: Sendable {
 
 extension HistoryCleaner {
     /// Takes acknowledgements until nothing comes any more: all that have come meanwhile are one write transaction.
-    func takeAcknowledgements(_ inbox: DeliveryInbox<AMQPDelivery>) async throws {
-        let flusher = store.synchronous == .full ? nil : try LogFlusher(store)
+    func takeAcknowledgements(_ inbox: DeliveryInbox<AMQPDelivery>, _ flusher: LogFlusher?) async throws {
         while let deliveries = await inbox.take() {
             // It comes again where it is not acked: several at once are no more than the prefetch limit.
             try await surviving(.acknowledgements) { try await record(deliveries, flusher) }

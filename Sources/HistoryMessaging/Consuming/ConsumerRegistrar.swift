@@ -1,5 +1,6 @@
 internal import PersistentHistory
 internal import TidingsAMQP
+internal import TidingsSQLite
 
 /// Sees to it that the store knows the consumer, so that nothing is purged that it needs: asks the cleaner, or where
 /// there is no broker, writes it down.
@@ -41,12 +42,26 @@ final class ConsumerRegistrar: Sendable {
     func check() async throws {
         let record = try await store.consumers().first { $0.name == name }
         let isKnown = record.map(isUpToDate) ?? false
-        if !isKnown, link == nil, store.isWritable {
-            let floor = try await store.register(
-                consumer: name, author: author, role: options.role.rawValue, token: position)
-            return protected(floor.description)
+        if link == nil, store.isWritable {
+            if !isKnown { return try await register() }
+            // A run before may have ended in between.
+            if !board.isProtected { try await makeDurable() }
         }
         if board.isProtected != isKnown { board.set(isProtected: isKnown) }
+    }
+
+    private func register() async throws {
+        board.set(isProtected: false)
+        let floor = try await store.register(
+            consumer: name, author: author, role: options.role.rawValue, token: position)
+        try await makeDurable()
+        protected(floor.description)
+    }
+
+    /// Sees to it that a registration is not lost with the system's power: history would go that the token's file, which
+    /// is durable, still needs.
+    private func makeDurable() async throws {
+        if store.synchronous != .full { try await LogFlusher(store).flush() }
     }
 
     /// True where the store would register the consumer in no other way. Acknowledgements of another user than the
