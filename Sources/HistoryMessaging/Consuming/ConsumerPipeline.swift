@@ -226,7 +226,7 @@ final class ConsumerPipeline: Sendable {
             try await recover(from: error, page: page)
             return false
         }
-        failures.withLock { $0.reset() }
+        failures.withLock { $0.passed(batchThrough: page.batch.token.sequence) }
         board.set(.running)
         board.count {
             $0.transactions += page.batch.transactions.count
@@ -330,7 +330,7 @@ final class ConsumerPipeline: Sendable {
             try throwIfFatal(error)
             return false
         }
-        failures.withLock { $0.reset() }
+        failures.withLock { $0.passed(batchThrough: page.batch.token.sequence) }
         board.count { $0.skipped += 1 }
         board.set(.running)
         // It is passed: where the token cannot be written now, that is made up for before anybody is told of it.
