@@ -13,6 +13,8 @@ actor HistoryAcknowledger {
     private let file: TokenFile
     /// True where the file is damaged until something is written.
     private var mustRenew: Bool
+    /// True where a write has failed: the file may hold what was to be written all the same.
+    private var isUncertain = false
     private var stored = StoredToken()
     /// The newest token that may be acknowledged; older ones matter to nobody.
     private var newest: HistoryToken?
@@ -44,10 +46,11 @@ actor HistoryAcknowledger {
 
     /// Makes a token durable; free where nothing has changed.
     func remember(_ content: StoredToken) async throws {
-        guard mustRenew || content != stored else { return }
+        guard mustRenew || isUncertain || content != stored else { return }
         try options.onTokenWrite?()
+        isUncertain = true
         if mustRenew { try await file.renew(content) } else { try await file.write(content) }
-        mustRenew = false
+        (mustRenew, isUncertain) = (false, false)
         stored = content
     }
 
