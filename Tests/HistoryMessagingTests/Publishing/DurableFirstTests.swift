@@ -134,6 +134,42 @@ struct DurableRegistrationTests {
     }
 
     @Test(
+        "acknowledgements whose sync fails at first count for a cleaning, and a lost lineage that they prove is announced"
+    )
+    func acknowledgements() async throws {
+        let fixture = try await CleanerFixture(options: disk.options)
+        let disk = disk
+        try await fixture.register("a", user: fixture.host.user)
+        var options = fixture.options
+        options.strategy = .byAcknowledgements(1)
+        let cleaner = try await fixture.cleaning(options) { cleaner in
+            try await fixture.peer { peer in
+                disk.fail(HistoryError(.diskFull, "the log cannot be synced"))
+                try await peer.acknowledge(fixture.tokens[8], as: "a")
+                try await until { disk.failures >= 2 }
+                #expect(await cleaner.status().recorded == 0)
+                disk.fail(nil)
+                try await until { await cleaner.status().recorded == 1 }
+                try await until { try await fixture.temporary.sequences().first == 9 }
+                let (_, announced) = try await peer.watch()
+                let failures = disk.failures
+                disk.fail(HistoryError(.diskFull, "the log cannot be synced"))
+                let last = fixture.tokens[19]
+                let lost = HistoryToken(storeID: last.storeID, epoch: 1, sequence: 21, nonce: 4711)
+                try await peer.acknowledge(lost, as: "a")
+                try await until { disk.failures >= failures + 2 }
+                disk.fail(nil)
+                let told = try await announced.messages(2).map(\.text)
+                #expect(told.contains { $0.contains(#""event":"epoch-changed""#) && $0.contains(#""epoch":2"#) })
+            }
+            return cleaner
+        }
+        let status = await cleaner.status()
+        #expect(status.recorded == 1 && status.known == 0 && status.newEpochs == 1)
+        #expect(status.refused == ["beyondHead": 1])
+    }
+
+    @Test(
         "without a broker a consumer is protected once its registration is durable, at the start and where it went back"
     )
     func consumer() async throws {
