@@ -1,6 +1,5 @@
 internal import PersistentHistory
 internal import TidingsAMQP
-internal import TidingsSQLite
 
 /// What the cleaner is to send by itself.
 enum Outgoing: Sendable {
@@ -12,16 +11,33 @@ enum Outgoing: Sendable {
 
 extension HistoryCleaner {
     /// Takes acknowledgements until nothing comes any more: all that have come meanwhile are one write transaction.
-    func takeAcknowledgements(_ inbox: DeliveryInbox<AMQPDelivery>) async throws {
-        let flusher = store.synchronous == .full ? nil : try LogFlusher(store)
+    func takeAcknowledgements(_ inbox: DeliveryInbox<AMQPDelivery>, _ flusher: LogFlusher?) async throws {
         while let deliveries = await inbox.take() {
+            let (valid, malformed) = check(deliveries)
+            var committed: AcknowledgementOutcome?
             // It comes again where it is not acked: several at once are no more than the prefetch limit.
-            try await surviving(.acknowledgements) { try await record(deliveries, flusher) }
+            try await surviving(.acknowledgements) {
+                if !valid.isEmpty {
+                    // Once: where only the sync is tried again, nothing of it would be new.
+                    if committed == nil { committed = try await commit(valid) }
+                    // What the broker forgets must not be lost with the system's power.
+                    try await flusher?.flush()
+                    options.onStep?(.cleanerAfterAcknowledgement)
+                }
+                var refused = malformed
+                for ((delivery, acknowledgement), verdict) in zip(valid, committed?.verdicts ?? []) {
+                    settle(delivery, acknowledgement, verdict, &refused)
+                }
+                for (delivery, refusal) in refused { refuse(delivery, refusal, event: "refused-acknowledgement") }
+            }
         }
     }
 
-    private func record(_ deliveries: [AMQPDelivery], _ flusher: LogFlusher?) async throws {
-        var valid: [(delivery: AMQPDelivery, acknowledgement: Acknowledgement)] = []
+    private typealias Delivered = (delivery: AMQPDelivery, acknowledgement: Acknowledgement)
+
+    private func check(_ deliveries: [AMQPDelivery]) -> (valid: [Delivered], refused: [(AMQPDelivery, MessageRefusal)])
+    {
+        var valid: [Delivered] = []
         var refused: [(AMQPDelivery, MessageRefusal)] = []
         for delivery in deliveries {
             do throws(MessageRefusal) {
@@ -30,18 +46,21 @@ extension HistoryCleaner {
                 refused.append((delivery, error))
             }
         }
-        if !valid.isEmpty {
-            let outcome = try await store.acknowledge(
-                valid.map(\.acknowledgement), users: options.users, startsEpoch: true)
-            // What the broker forgets must not be lost with the system's power.
-            try await flusher?.flush()
-            options.onStep?(.cleanerAfterAcknowledgement)
-            for ((delivery, acknowledgement), verdict) in zip(valid, outcome.verdicts) {
-                settle(delivery, acknowledgement, verdict, &refused)
-            }
-            noteRecorded(outcome)
+        return (valid, refused)
+    }
+
+    private func commit(_ valid: [Delivered]) async throws -> AcknowledgementOutcome {
+        let outcome = try await store.acknowledge(
+            valid.map(\.acknowledgement), users: options.users, startsEpoch: true)
+        let count = outcome.verdicts.count { $0 == .recorded }
+        if count > 0 {
+            schedule.acknowledged(count)
+            due.signal()
         }
-        for (delivery, refusal) in refused { refuse(delivery, refusal, event: "refused-acknowledgement") }
+        if let epoch = outcome.newEpoch {
+            announce(epoch: epoch, "a consumer has merged history that the store does not have")
+        }
+        return outcome
     }
 
     private func settle(
@@ -60,17 +79,6 @@ extension HistoryCleaner {
             let message = refusal.error(for: acknowledgement).message
             refused.append(
                 (delivery, MessageRefusal(.init(refusal), message, consumer: acknowledgement.consumer)))
-        }
-    }
-
-    private func noteRecorded(_ outcome: AcknowledgementOutcome) {
-        let count = outcome.verdicts.count { $0 == .recorded }
-        if count > 0 {
-            schedule.acknowledged(count)
-            due.signal()
-        }
-        if let epoch = outcome.newEpoch {
-            announce(epoch: epoch, "a consumer has merged history that the store does not have")
         }
     }
 

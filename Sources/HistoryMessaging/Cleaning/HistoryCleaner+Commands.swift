@@ -5,15 +5,15 @@ internal import TidingsAMQP
 extension HistoryCleaner {
     /// Carries out commands until nothing comes any more. Several at once, so that a registration waits for no cleaning;
     /// no more than the prefetch limit.
-    func takeCommands(_ inbox: DeliveryInbox<AMQPDelivery>, over link: CleanerLink) async {
+    func takeCommands(_ inbox: DeliveryInbox<AMQPDelivery>, _ flusher: LogFlusher?, over link: CleanerLink) async {
         await withDiscardingTaskGroup { group in
             while let deliveries = await inbox.take() {
-                for delivery in deliveries { group.addTask { await self.take(delivery, over: link) } }
+                for delivery in deliveries { group.addTask { await self.take(delivery, flusher, over: link) } }
             }
         }
     }
 
-    private func take(_ delivery: AMQPDelivery, over link: CleanerLink) async {
+    private func take(_ delivery: AMQPDelivery, _ flusher: LogFlusher?, over link: CleanerLink) async {
         let command: (request: ControlRequest, user: String)
         do throws(MessageRefusal) {
             command = try checks.command(delivery.message, delivery.address)
@@ -21,7 +21,8 @@ extension HistoryCleaner {
             return await refuse(delivery, error, over: link)
         }
         guard let id = delivery.message.properties.messageID else {
-            return await answer([delivery], await carryOut(command.request, command.user).reply, over: link)
+            let (reply, _) = await carryOut(command.request, command.user, flusher)
+            return await answer([delivery], reply, over: link)
         }
         // The same command again gets the same reply, also while it is being carried out.
         let key = ReplyMemory.Key(user: command.user, messageID: id)
@@ -31,7 +32,7 @@ extension HistoryCleaner {
             return
         }
         asking[key] = [delivery]
-        let (reply, isFinal) = await carryOut(command.request, command.user)
+        let (reply, isFinal) = await carryOut(command.request, command.user, flusher)
         if isFinal { replies.keep(reply, to: key) }
         await answer(asking.removeValue(forKey: key) ?? [], reply, over: link)
     }
@@ -68,15 +69,25 @@ extension HistoryCleaner {
     // MARK: Carrying out
 
     /// - Returns: the reply; not final where the same could succeed the next time, by itself.
-    private func carryOut(_ request: ControlRequest, _ user: String) async -> (reply: ControlReply, isFinal: Bool) {
+    private func carryOut(
+        _ request: ControlRequest, _ user: String, _ flusher: LogFlusher?
+    ) async -> (reply: ControlReply, isFinal: Bool) {
+        let reply: ControlReply
         do {
-            return (try await reply(to: request, of: user), true)
+            reply = try await self.reply(to: request, of: user)
         } catch let error as HistoryError {
             return (failure(error.code.description, error.message), !error.isRetriable)
         } catch let error as MessagingError {
             return (failure(error.code.description, error.message), true)
         } catch {
             return (failure("failed", "\(error)"), false)
+        }
+        do {
+            // Whoever is told that history is held for it relies on that, also after the system's power is lost.
+            if request.command == "register" { try await flusher?.flush() }
+            return (reply, true)
+        } catch {
+            return (failure(error.code.description, error.message), false)
         }
     }
 

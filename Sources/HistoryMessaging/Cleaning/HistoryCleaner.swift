@@ -1,5 +1,6 @@
 public import PersistentHistory
 internal import TidingsAMQP
+internal import TidingsSQLite
 
 /// Deletes history once everyone who needs it has it.
 ///
@@ -176,11 +177,12 @@ public actor HistoryCleaner: HistoryService {
         over link: CleanerLink
     ) async throws {
         let outgoing = outgoing
+        let flusher = store.synchronous == .full ? nil : try LogFlusher(store)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { await self.send(outgoing, over: link) }
             try await withThrowingTaskGroup(of: Void.self) { workers in
-                workers.addTask { try await self.takeAcknowledgements(acknowledgements) }
-                workers.addTask { await self.takeCommands(commands, over: link) }
+                workers.addTask { try await self.takeAcknowledgements(acknowledgements, flusher) }
+                workers.addTask { await self.takeCommands(commands, flusher, over: link) }
                 workers.addTask { try await self.keepClean() }
                 try await workers.finishOrFail()
             }

@@ -31,9 +31,13 @@ final class ConsumerBoard: Sendable {
         /// The sequence at which what failed begins; nil where there is nothing that could be skipped.
         var skippable: Int64?
         var rewinds: [Rewind] = []
+        /// See ``pendingStart``.
+        var pendingStart: HistoryConsumer.Start?
         var waiters: [Waiter] = []
         var stoppers: [CheckedContinuation<Void, Never>] = []
         var lastID = 0
+        /// See ``farthest``.
+        var farthest: HistoryToken?
 
         mutating func takeSkips(_ isTaken: (Skip) -> Bool) -> [Skip] {
             let taken = skips.filter(isTaken)
@@ -185,18 +189,28 @@ final class ConsumerBoard: Sendable {
         content.withLock { content in content.takeSkips { $0.sequence == sequence }.map(\.continuation) }
     }
 
-    /// Waits until the run has moved to another place. False where nothing runs.
-    func rewind(to start: HistoryConsumer.Start) async throws -> Bool {
-        var isRunning = false
+    /// Waits until the run has moved to another place. Where nothing runs, the next run will, and nobody waits.
+    func rewind(to start: HistoryConsumer.Start) async throws {
         try await withCheckedThrowingContinuation { continuation in
-            isRunning = content.withLock { content in
-                guard content.isRunning, !content.isStopping else { return false }
+            let isRunning = content.withLock { content in
+                guard content.isRunning, !content.isStopping else {
+                    // Under the lock that a run begins under: it cannot miss it.
+                    content.pendingStart = start
+                    return false
+                }
                 content.rewinds.append(Rewind(start: start, continuation: continuation))
                 return true
             }
             if isRunning { wakeup.signal() } else { continuation.resume() }
         }
-        return isRunning
+    }
+
+    /// Where the consumer was rewound to while nothing ran, until a run has moved there, or elsewhere on somebody's word.
+    var pendingStart: HistoryConsumer.Start? { content.withLock { $0.pendingStart } }
+
+    /// The consumer has moved: what it was rewound to before is settled. A place that was asked for since then is not.
+    func settle(pendingStart start: HistoryConsumer.Start?) {
+        content.withLock { if $0.pendingStart == start { $0.pendingStart = nil } }
     }
 
     /// What is to be rewound to, with whoever waits for it.
@@ -215,12 +229,19 @@ final class ConsumerBoard: Sendable {
     func reached(_ token: HistoryToken, isAtEnd: Bool = false) {
         let waiters = content.withLock { content in
             content.status.token = token
+            content.farthest = max(content.farthest ?? token, token)
             let reached = content.waiters.filter { Self.has(token, reached: $0.token, isAtEnd) }
             if !reached.isEmpty { content.waiters.removeAll { Self.has(token, reached: $0.token, isAtEnd) } }
             return reached.map(\.continuation)
         }
         for waiter in waiters { waiter.resume() }
     }
+
+    /// The furthest token that a cleaner may have been told of: by this run, or by one before.
+    var farthest: HistoryToken? { content.withLock { $0.farthest } }
+
+    /// A cleaner may have been told of a token.
+    func mayHaveTold(_ token: HistoryToken) { content.withLock { $0.farthest = max($0.farthest ?? token, token) } }
 
     /// How many wait for a token.
     var waiting: Int { content.withLock { $0.waiters.count } }

@@ -17,13 +17,10 @@ final class ConsumerPipeline: Sendable {
     private let failures: Locked<FailureStateMachine>
     /// How long a stop waits for the last acknowledgement, where the broker takes it.
     private static let longestFlush: Duration = .seconds(5)
-    /// Where it was rewound to while nothing ran.
-    private let pendingStart: HistoryConsumer.Start?
 
     init(_ parts: Parts, file: TokenFile, found: TokenFile.Found) throws {
         let (store, options, board) = (parts.store, parts.options, parts.board)
         (self.store, self.options, self.board, self.file, self.found) = (store, options, board, file, found)
-        pendingStart = parts.pendingStart
         link = try BrokerLink(parts.broker, store: store, consumer: parts.name)
         observer = HistoryObserver(store, name: parts.name, link: link, options: options, board: board)
         fetcher = HistoryFetcher(store, options, looksForBreaks: parts.contexts.contains { $0.canLoad })
@@ -55,7 +52,6 @@ final class ConsumerPipeline: Sendable {
         let options: HistoryConsumer.Options
         let hooks: Locked<HookRegistry>
         let board: ConsumerBoard
-        let pendingStart: HistoryConsumer.Start?
     }
 
     /// The agents, for tests that prove their end.
@@ -142,6 +138,7 @@ final class ConsumerPipeline: Sendable {
     private func begin() async throws {
         while !board.isStopping {
             let rewinds = board.takeRewinds()
+            let pendingStart = board.pendingStart
             do {
                 do {
                     try await findPlace()
@@ -151,6 +148,7 @@ final class ConsumerPipeline: Sendable {
                 }
                 let isMoved = await carryOut(rewinds)
                 if !isMoved, let pendingStart { try await merger.rewind(to: pendingStart) }
+                board.settle(pendingStart: pendingStart)
                 return await beginThere()
             } catch {
                 try throwIfFatal(error)
@@ -185,8 +183,8 @@ final class ConsumerPipeline: Sendable {
     private func protectPosition() async {
         // Not what it was about to tell: that would hold nothing of what comes again.
         if let position = await durablePosition() { await acknowledger.acknowledge(position) }
-        let hasLooked = (try? await registrar.check()) != nil
-        if !hasLooked || !board.isProtected { registrar.checkAgain() }
+        try? await registrar.check()
+        registrar.checkAgain()
     }
 
     /// Fetches and merges page by page, at least up to where the store went after the first page.
@@ -228,7 +226,7 @@ final class ConsumerPipeline: Sendable {
             try await recover(from: error, page: page)
             return false
         }
-        failures.withLock { $0.reset() }
+        failures.withLock { $0.passed(batchThrough: page.batch.token.sequence) }
         board.set(.running)
         board.count {
             $0.transactions += page.batch.transactions.count
@@ -332,7 +330,7 @@ final class ConsumerPipeline: Sendable {
             try throwIfFatal(error)
             return false
         }
-        failures.withLock { $0.reset() }
+        failures.withLock { $0.passed(batchThrough: page.batch.token.sequence) }
         board.count { $0.skipped += 1 }
         board.set(.running)
         // It is passed: where the token cannot be written now, that is made up for before anybody is told of it.

@@ -1,5 +1,6 @@
 internal import PersistentHistory
 internal import TidingsAMQP
+internal import TidingsSQLite
 
 /// Sees to it that the store knows the consumer, so that nothing is purged that it needs: asks the cleaner, or where
 /// there is no broker, writes it down.
@@ -20,6 +21,8 @@ final class ConsumerRegistrar: Sendable {
     private static let replyLimit: Duration = .seconds(5)
     /// The delays between questions.
     private static let backoff = Backoff(first: .seconds(2), longest: .seconds(30))
+    /// How soon it looks again while an acknowledgement may be on its way that promises too much.
+    private static let soon: Duration = .milliseconds(250)
 
     init(
         _ store: HistoryStore, name: String, author: String, link: BrokerLink?, options: HistoryConsumer.Options,
@@ -39,12 +42,26 @@ final class ConsumerRegistrar: Sendable {
     func check() async throws {
         let record = try await store.consumers().first { $0.name == name }
         let isKnown = record.map(isUpToDate) ?? false
-        if !isKnown, link == nil, store.isWritable {
-            let floor = try await store.register(
-                consumer: name, author: author, role: options.role.rawValue, token: position)
-            return protected(floor.description)
+        if link == nil, store.isWritable {
+            if !isKnown { return try await register() }
+            // A run before may have ended in between.
+            if !board.isProtected { try await makeDurable() }
         }
         if board.isProtected != isKnown { board.set(isProtected: isKnown) }
+    }
+
+    private func register() async throws {
+        board.set(isProtected: false)
+        let floor = try await store.register(
+            consumer: name, author: author, role: options.role.rawValue, token: position)
+        try await makeDurable()
+        protected(floor.description)
+    }
+
+    /// Sees to it that a registration is not lost with the system's power: history would go that the token's file, which
+    /// is durable, still needs.
+    private func makeDurable() async throws {
+        if store.synchronous != .full { try await LogFlusher(store).flush() }
     }
 
     /// True where the store would register the consumer in no other way. Acknowledgements of another user than the
@@ -62,18 +79,28 @@ final class ConsumerRegistrar: Sendable {
         return position.sequence < record.hold
     }
 
+    /// True where an acknowledgement may be on its way that lies further ahead than the consumer stands: one that it sent
+    /// before it was rewound, or before it crashed. Whenever that is counted, it lets go of what a registration has held.
+    private var mayBeOvertaken: Bool {
+        guard let position, let farthest = board.farthest, position.epoch == farthest.epoch else { return false }
+        return position.sequence < farthest.sequence
+    }
+
     /// After where it needs history.
     private var position: HistoryToken? { board.status.token ?? token }
 
     /// Asks until the cleaner has answered; again whenever the registration turns out to be gone.
     func run() async {
+        // A former run has told of nothing that is further ahead.
+        if let head = try? await store.currentToken() { board.mayHaveTold(head) }
         while !Task.isCancelled {
             let hasLooked = (try? await check()) != nil
             if !board.isProtected, let link {
                 guard await link.declareExchanges(options) else { return }
                 await ask(link)
             }
-            await wakeup.wait(until: .now + (hasLooked ? options.acknowledgeInterval : .seconds(1)))
+            let rest = mayBeOvertaken ? Self.soon : hasLooked ? options.acknowledgeInterval : .seconds(1)
+            await wakeup.wait(until: .now + rest)
         }
     }
 

@@ -13,6 +13,8 @@ actor HistoryAcknowledger {
     private let file: TokenFile
     /// True where the file is damaged until something is written.
     private var mustRenew: Bool
+    /// True where a write has failed: the file may hold what was to be written all the same.
+    private var isUncertain = false
     private var stored = StoredToken()
     /// The newest token that may be acknowledged; older ones matter to nobody.
     private var newest: HistoryToken?
@@ -44,10 +46,11 @@ actor HistoryAcknowledger {
 
     /// Makes a token durable; free where nothing has changed.
     func remember(_ content: StoredToken) async throws {
-        guard mustRenew || content != stored else { return }
+        guard mustRenew || isUncertain || content != stored else { return }
         try options.onTokenWrite?()
+        isUncertain = true
         if mustRenew { try await file.renew(content) } else { try await file.write(content) }
-        mustRenew = false
+        (mustRenew, isUncertain) = (false, false)
         stored = content
     }
 
@@ -126,17 +129,20 @@ actor HistoryAcknowledger {
 
     /// Tells the cleaner, until it is cancelled.
     func run() async {
-        guard let link else { return await run { try await self.acknowledgeDirectly($0) } }
+        guard let link else { return await run(sending: { try await self.acknowledgeDirectly($0) }) }
         guard await link.declareExchanges(options) else { return }
         let publisher = await link.publishing.publisher(window: .init(messages: 10))
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.repeatWhenReconnected(link) }
-            await run { try await self.publish($0, publisher, link) }
+            await run(sending: { try await self.publish($0, publisher, link) })
             group.cancelAll()
         }
     }
 
-    private func run(_ send: (HistoryToken) async throws -> Bool) async {
+    /// Sends what is to be acknowledged, until it is cancelled.
+    ///
+    /// - Parameter send: true where it was taken.
+    func run(sending send: (HistoryToken) async throws -> Bool) async {
         var attempt = 0
         var due = ContinuousClock.now + options.acknowledgeInterval
         while !Task.isCancelled {
@@ -152,8 +158,15 @@ actor HistoryAcknowledger {
                     }
                 } else if let token = newest, token != taken || isRepeating || ContinuousClock.now >= due {
                     due = .now + options.acknowledgeInterval
-                    let isTaken = try await send(token)
+                    // Before it is sent: whoever asks for a repeat meanwhile asks for one more.
                     isRepeating = false
+                    let isTaken: Bool
+                    do {
+                        isTaken = try await send(token)
+                    } catch {
+                        isRepeating = true
+                        throw error
+                    }
                     if isTaken {
                         board.set(acknowledged: token)
                         options.step(.consumerAfterAcknowledgement)

@@ -20,8 +20,6 @@ public actor HistoryConsumer: HistoryService {
     private let options: Options
     let hooks = Locked(HookRegistry())
     private let board = ConsumerBoard()
-    /// Where the next run begins, where it was rewound while nothing ran.
-    private var pendingStart: Start?
     private var agents: [WeakAgent] = []
 
     /// Makes a consumer; nothing happens before ``run()``.
@@ -105,10 +103,11 @@ public actor HistoryConsumer: HistoryService {
     /// snapshot: contexts that can be loaded are loaded anew.
     ///
     /// Durable contexts stay where they are, since they know what they have merged. Returns when it is done; where nothing
-    /// runs, the next ``run()`` of this object does it first. Recorded like a skip. Throws what the store throws, such as `tokenExpired`.
+    /// runs, the next ``run()`` of this object that comes so far does it first. Recorded like a skip. Throws what the store
+    /// throws, such as `tokenExpired`.
     public func rewind(to start: Start) async throws {
         try await record("rewind", "consumer \(name) to \(start)")
-        if try await !board.rewind(to: start) { pendingStart = start }
+        try await board.rewind(to: start)
     }
 
     private func record(_ kind: String, _ detail: String) async throws {
@@ -127,8 +126,7 @@ public actor HistoryConsumer: HistoryService {
         let (file, found) = try await TokenFile.open(directory: directory, consumer: name)
         let parts = ConsumerPipeline.Parts(
             store: store, name: name, author: author, contexts: contexts, broker: broker, options: options,
-            hooks: hooks, board: board, pendingStart: pendingStart)
-        pendingStart = nil
+            hooks: hooks, board: board)
         let pipeline = try ConsumerPipeline(parts, file: file, found: found)
         agents = pipeline.agents.map { WeakAgent(agent: $0) }
         do {

@@ -50,9 +50,9 @@ struct CleanerFixture: Sendable {
 
     var store: HistoryStore { temporary.store }
 
-    init(transactions: Int = 20) async throws {
+    init(transactions: Int = 20, options: HistoryStore.Options = HistoryStore.Options()) async throws {
         host = try await PrivateBroker.shared().makeVirtualHost()
-        temporary = try await TemporaryStore.cleanable(transactions)
+        temporary = try await TemporaryStore.cleanable(transactions, options: options)
         tokens = try await temporary.transactions().map(\.token)
         broker = try Broker(urls: host.url)
         names = broker.names(for: temporary.store)

@@ -98,6 +98,31 @@ struct ConsumerFailureTests {
         #expect(context.sequences == [4])
     }
 
+    @Test(
+        "What has failed once, and is merged, comes in whole batches when it is rewound to", arguments: [false, true])
+    func rewindAfterFailure(isSkipped: Bool) async throws {
+        let fixture = try await ConsumerFixture()
+        let context = RecordingContext()
+        context.fail(at: [3])
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 2 })
+        let head = try await fixture.insert(2)
+        try await withServices(consumer) {
+            #expect(await stalled(consumer) == "cannot merge 3")
+            if isSkipped { try await consumer.skip(reason: "bad") }
+            context.fail(at: [])
+            consumer.retry()
+            try await consumer.waitUntilCaughtUp(to: head)
+            let batches = consumer.status().counts.batches
+            #expect(batches == (isSkipped ? 2 : 3))
+            let merged = context.sequences.count
+            try await consumer.rewind(to: .beginning)
+            try await until { context.sequences.count == merged + 3 }
+            try await until { consumer.status().token == head }
+            #expect(consumer.status().counts.batches == batches + 1)
+        }
+    }
+
     @Test("Backoff, isolation and stall are decided by rules alone")
     func rules() {
         var failures = FailureStateMachine(
@@ -117,6 +142,10 @@ struct ConsumerFailureTests {
         let action5 = failures.failed(batchThrough: nil, mayStall: false, random: 1)
         #expect(action5 == .retry(attempt: 5, after: .seconds(4)))
         failures.reset()
+        failures.passed(batchThrough: 19)
+        #expect(failures.pageSize(after: 0, usual: 4000) == 1)
+        failures.passed(batchThrough: 20)
+        #expect(failures.pageSize(after: 0, usual: 4000) == 4000)
         let action6 = failures.failed(batchThrough: nil, mayStall: true, random: 1)
         #expect(action6 == .retry(attempt: 1, after: .seconds(1)))
     }

@@ -14,7 +14,9 @@ struct ConsumerFixture {
     let temporary: TemporaryStore
     var store: HistoryStore { temporary.store }
 
-    init() async throws { temporary = try await TemporaryStore(schema: Self.schema) }
+    init(options: HistoryStore.Options = HistoryStore.Options()) async throws {
+        temporary = try await TemporaryStore(schema: Self.schema, options: options)
+    }
 
     /// Options with short waits.
     func options(_ change: (inout HistoryConsumer.Options) -> Void = { _ in }) -> HistoryConsumer.Options {

@@ -1,9 +1,10 @@
 import Foundation
-import HistoryMessaging
 import PersistentHistory
 import Testing
 import TidingsAMQP
 import TidingsTestKit
+
+@testable import HistoryMessaging
 
 /// What the store knows of a consumer: that it is there, and how far it has come.
 @Suite("What the store knows of a consumer", .timeLimit(.minutes(1)))
@@ -75,6 +76,40 @@ struct ConsumerProtectionTests {
         }
     }
 
+    @Test(
+        "An acknowledgement that is to be repeated while it is being sent is sent once more", arguments: [false, true])
+    func repeated(isFailing: Bool) async throws {
+        let fixture = try await ConsumerFixture()
+        let tokens = [try await fixture.insert(), try await fixture.insert()]
+        let directory = fixture.temporary.directory.file("tokens")
+        let (file, _) = try await TokenFile.open(directory: directory, consumer: "c")
+        let acknowledger = HistoryAcknowledger(
+            fixture.store, name: "c", author: "a", link: nil, options: fixture.options(), board: ConsumerBoard(),
+            file: file, isDamaged: false)
+        let sent = Locked<[HistoryToken]>([])
+        let expected = Array(repeating: tokens[0], count: isFailing ? 3 : 2) + [tokens[1]]
+        await acknowledger.acknowledge(tokens[0])
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                await acknowledger.run(sending: { token in
+                    let count = sent.withLock { sent in
+                        sent.append(token)
+                        return sent.count
+                    }
+                    // The registration's reply comes before the broker's confirm.
+                    if count == 1 { await acknowledger.repeatAcknowledgement() }
+                    if count == 2, isFailing { throw ConsumerFixture.Missing() }
+                    if count == expected.count - 1 { await acknowledger.acknowledge(tokens[1]) }
+                    return true
+                })
+            }
+            try await until { sent.withLock { $0.count } >= expected.count }
+            group.cancelAll()
+        }
+        #expect(sent.withLock { $0 } == expected)
+        await file.close()
+    }
+
     // MARK: A way back
 
     private func hold(_ record: ConsumerRecord) -> Int64 { record.acknowledged?.sequence ?? record.floor }
@@ -119,6 +154,73 @@ struct ConsumerProtectionTests {
             consumer.retry()
             try await recorded(in: fixture.store) { hold($0) == head.sequence }
         }
+    }
+
+    @Test(
+        "A consumer that is rewound is protected from there on also where an earlier acknowledgement is counted later")
+    func overtaken() async throws {
+        let fixture = try await BrokerFixture()
+        let context = RecordingContext()
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [context], broker: fixture.broker,
+            options: fixture.options { $0.registrationWait = .seconds(20) })
+        let second = try await fixture.fixture.insert()
+        let cleaner = HistoryCleaner(fixture.store, broker: fixture.broker)
+        try await withServices(consumer) {
+            try await withServices(cleaner) {
+                try await recorded(in: fixture.store) { $0.acknowledged == second }
+                try await until { consumer.status().isProtected }
+            }
+            // Nobody counts now what is acknowledged.
+            let third = try await fixture.fixture.insert()
+            let head = try await fixture.fixture.insert(7)
+            try await consumer.waitUntilCaughtUp(to: head)
+            try await until { consumer.status().acknowledged == head }
+            context.fail(at: [4])
+            try await consumer.rewind(to: .after(third))
+            try await until { consumer.status().acknowledged == third }
+            #expect(try await record(fixture.store)?.acknowledged == second)
+            try await withServices(cleaner) {
+                try await recorded(in: fixture.store) { hold($0) == third.sequence }
+                try await until { consumer.status().isProtected }
+                #expect(try await cleaner.clean().count == 2)
+            }
+            context.fail(at: [])
+            consumer.retry()
+            try await until { consumer.status().acknowledged == head }
+        }
+        #expect(context.sequences == Array(1...10) + Array(4...10))
+        #expect(consumer.status().counts.resyncs == 0)
+    }
+
+    @Test(
+        "Without a broker too, an acknowledgement that is counted late lets go of nothing that a rewind needs",
+        arguments: [false, true])
+    func overtakenWithoutBroker(isNextRun: Bool) async throws {
+        let fixture = try await ConsumerFixture()
+        let context = RecordingContext()
+        func consumer() -> HistoryConsumer {
+            HistoryConsumer(fixture.store, name: "c", contexts: [context], options: fixture.options())
+        }
+        let third = try await fixture.insert(2)
+        let head = try await fixture.insert(7)
+        /// The acknowledgement is counted: written by this test, as late as can be.
+        @Sendable func acknowledgeLate(_ consumer: HistoryConsumer) async throws {
+            try await until { consumer.status().token == third }
+            try await recorded(in: fixture.store) { hold($0) == third.sequence }
+            try await fixture.store.acknowledge(head, consumer: "c")
+            try await recorded(in: fixture.store) { hold($0) == third.sequence }
+        }
+        let first = consumer()
+        try await withServices(first) {
+            try await first.waitUntilCaughtUp(to: head)
+            context.fail(at: [4])
+            try await first.rewind(to: .after(third))
+            if !isNextRun { try await acknowledgeLate(first) }
+        }
+        guard isNextRun else { return }
+        let next = consumer()
+        try await withServices(next) { try await acknowledgeLate(next) }
     }
 
     @Test("P31: a replica that was restored to an older state is protected from its own token on")

@@ -233,6 +233,51 @@ struct ConsumerTroubleTests {
         #expect(context.sequences == [5])
     }
 
+    @Test("A rewind while it was stopped is carried out by the first run that comes so far, once")
+    func pendingStart() async throws {
+        let fixture = try await ConsumerFixture()
+        let (context, isFull) = (RecordingContext(), Locked(false))
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [context],
+            options: fixture.options { options in
+                options.attemptsBeforeStall = 1
+                options.onTokenWrite = { if isFull.withLock({ $0 }) { throw NoSpace() } }
+            })
+        let head = try await fixture.insert(2)
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
+        try await consumer.rewind(to: .beginning)
+        // This run finds no place at all.
+        isFull.withLock { $0 = true }
+        try await withServices(consumer) { #expect(await stalled(consumer) == "no space left") }
+        #expect(context.sequences == [1, 2, 3])
+        isFull.withLock { $0 = false }
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
+        #expect(context.sequences == [1, 2, 3, 1, 2, 3])
+        try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: fixture.insert()) }
+        #expect(context.sequences == [1, 2, 3, 1, 2, 3, 4])
+    }
+
+    @Test("A rewind that finds nothing running is there for the run that begins at the same moment")
+    func pendingStartOnBoard() async throws {
+        let board = ConsumerBoard()
+        try await board.rewind(to: .beginning)
+        #expect(board.begin())
+        #expect(board.pendingStart == .beginning)
+        // Another one, while the run ends, is not settled by what the run has done.
+        async let stop: Void = board.stop()
+        try await until { board.isStopping }
+        try await board.rewind(to: .now)
+        board.settle(pendingStart: .beginning)
+        #expect(board.pendingStart == .now)
+        board.end(nil)
+        await stop
+        #expect(board.begin())
+        #expect(board.pendingStart == .now)
+        board.settle(pendingStart: .now)
+        #expect(board.pendingStart == nil)
+        board.end(nil)
+    }
+
     // MARK: Deliveries
 
     @Test("What becomes of a delivery is decided by rules alone")

@@ -1,4 +1,5 @@
 import Foundation
+import Glibc
 import PersistentHistory
 import Testing
 import TidingsTestKit
@@ -103,6 +104,48 @@ struct TokenFileTests {
         }
         #expect(error?.code == .tokenFile)
         #expect(error?.message.contains("/proc/nowhere") == true)
+    }
+
+    /// The file's descriptor in this process.
+    private func descriptor() throws -> Int32 {
+        let own = "/proc/self/fd"
+        let suffix = "\(URL(filePath: directory.path).lastPathComponent)/tokens/c.token"
+        let name = try FileManager.default.contentsOfDirectory(atPath: own).first { name in
+            let target = try? FileManager.default.destinationOfSymbolicLink(atPath: "\(own)/\(name)")
+            return target?.hasSuffix(suffix) == true
+        }
+        return try #require(name.flatMap { Int32($0) })
+    }
+
+    @Test(
+        "After a write that failed as it was synced, what the file is to hold is written again, though it is no other")
+    func unsynced() async throws {
+        let temporary = try await TemporaryStore()
+        let (file, _) = try await open()
+        let acknowledger = HistoryAcknowledger(
+            temporary.store, name: "c", author: "a", link: nil, options: .init(), board: ConsumerBoard(), file: file,
+            isDamaged: false)
+        func latest() throws -> TokenSlot? {
+            TokenLayout.read([UInt8](try Data(contentsOf: URL(filePath: path))))?.slot
+        }
+        let (ahead, behind) = (token(10), token(3))
+        try await acknowledger.remember(ahead)
+        let generation = try #require(try latest()?.generation)
+        // A device that takes what is written to it, and cannot be synced.
+        let descriptor = try descriptor()
+        let (kept, null) = (dup(descriptor), Glibc.open("/dev/null", O_RDWR))
+        dup2(null, descriptor)
+        let error = await #expect(throws: MessagingError.self) { try await acknowledger.remember(behind) }
+        #expect(error?.message.contains("syncing it") == true)
+        dup2(kept, descriptor)
+        for other in [kept, null] { Glibc.close(other) }
+        // Everything is where it was; nobody knows of the file.
+        #expect(await acknowledger.token == ahead.token)
+        try await acknowledger.remember(ahead)
+        #expect(try latest() == TokenSlot(generation: generation + 1, content: ahead))
+        try await acknowledger.remember(ahead)
+        #expect(try latest()?.generation == generation + 1)
+        await file.close()
     }
 
     @Test("A name with slashes and dots is a file in the directory all the same")

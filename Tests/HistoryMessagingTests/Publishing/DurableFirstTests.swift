@@ -76,6 +76,133 @@ struct DurableFirstTests {
     }
 }
 
+/// A disk whose syncs are counted, and fail as long as they are to.
+final class CountedDisk: Sendable {
+    private let state = Locked<(failure: HistoryError?, failures: Int, syncs: Int)>((nil, 0, 0))
+
+    /// From now on each sync fails; nil: none does.
+    func fail(_ error: HistoryError?) { state.withLock { $0.failure = error } }
+
+    /// The syncs that have failed.
+    var failures: Int { state.withLock { $0.failures } }
+    /// The syncs that have not.
+    var syncs: Int { state.withLock { $0.syncs } }
+
+    /// Options of a store on this disk.
+    var options: HistoryStore.Options {
+        var options = HistoryStore.Options()
+        options.synchronous = .normal
+        options.onSync = { [state] moment throws(HistoryError) in
+            let failure = state.withLock { state in
+                switch moment {
+                case .before: if state.failure != nil { state.failures += 1 }
+                case .after: state.syncs += 1
+                }
+                return state.failure
+            }
+            if case .before = moment, let failure { throw failure }
+        }
+        return options
+    }
+}
+
+/// Whoever is told that history is held for it relies on that: with `synchronous` NORMAL too.
+@Suite("Durable, then registered", .timeLimit(.minutes(1)))
+struct DurableRegistrationTests {
+    private let disk = CountedDisk()
+
+    @Test(
+        "a registration is answered once it is durable, and a failure of the disk is no answer that stays",
+        arguments: [HistoryError.Code.diskFull, .database])
+    func cleaner(code: HistoryError.Code) async throws {
+        let fixture = try await CleanerFixture(transactions: 2, options: disk.options)
+        let disk = disk
+        try await fixture.cleaning { _ in
+            try await fixture.peer { peer in
+                let arguments: [String: ControlValue] = ["consumer": "search", "author": "orders"]
+                disk.fail(HistoryError(code, "the log cannot be synced"))
+                let refused = try await peer.request("register", arguments, id: "1")
+                #expect(!refused.isOK && refused.code == code.description)
+                #expect(disk.failures == 1 && disk.syncs == 0)
+                disk.fail(nil)
+                // The same command again: what was answered was not the last word.
+                let reply = try await peer.request("register", arguments, id: "1")
+                #expect(reply.isOK)
+                #expect(disk.failures == 1 && disk.syncs == 1)
+            }
+        }
+    }
+
+    @Test(
+        "acknowledgements whose sync fails at first count for a cleaning, and a lost lineage that they prove is announced"
+    )
+    func acknowledgements() async throws {
+        let fixture = try await CleanerFixture(options: disk.options)
+        let disk = disk
+        try await fixture.register("a", user: fixture.host.user)
+        var options = fixture.options
+        options.strategy = .byAcknowledgements(1)
+        let cleaner = try await fixture.cleaning(options) { cleaner in
+            try await fixture.peer { peer in
+                disk.fail(HistoryError(.diskFull, "the log cannot be synced"))
+                try await peer.acknowledge(fixture.tokens[8], as: "a")
+                try await until { disk.failures >= 2 }
+                #expect(await cleaner.status().recorded == 0)
+                disk.fail(nil)
+                try await until { await cleaner.status().recorded == 1 }
+                try await until { try await fixture.temporary.sequences().first == 9 }
+                let (_, announced) = try await peer.watch()
+                let failures = disk.failures
+                disk.fail(HistoryError(.diskFull, "the log cannot be synced"))
+                let last = fixture.tokens[19]
+                let lost = HistoryToken(storeID: last.storeID, epoch: 1, sequence: 21, nonce: 4711)
+                try await peer.acknowledge(lost, as: "a")
+                try await until { disk.failures >= failures + 2 }
+                disk.fail(nil)
+                let told = try await announced.messages(2).map(\.text)
+                #expect(told.contains { $0.contains(#""event":"epoch-changed""#) && $0.contains(#""epoch":2"#) })
+            }
+            return cleaner
+        }
+        let status = await cleaner.status()
+        #expect(status.recorded == 1 && status.known == 0 && status.newEpochs == 1)
+        #expect(status.refused == ["beyondHead": 1])
+    }
+
+    @Test(
+        "without a broker a consumer is protected once its registration is durable, at the start and where it went back"
+    )
+    func consumer() async throws {
+        let fixture = try await ConsumerFixture(options: disk.options)
+        let disk = disk
+        let context = RecordingContext()
+        let consumer = HistoryConsumer(
+            fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 1000 })
+        disk.fail(HistoryError(.diskFull, "the log cannot be synced"))
+        let first = try await fixture.insert()
+        let head = try await fixture.insert()
+        try await withServices(consumer) {
+            try await until { disk.failures >= 3 }
+            #expect(!consumer.status().isProtected)
+            #expect(context.sequences == [])
+            disk.fail(nil)
+            try await consumer.waitUntilCaughtUp(to: head)
+            #expect(consumer.status().isProtected)
+            #expect(disk.syncs > 0)
+            try await until { try await fixture.store.consumers().map(\.acknowledged) == [head] }
+            context.fail(at: [3])
+            let (failures, syncs) = (disk.failures, disk.syncs)
+            disk.fail(HistoryError(.diskFull, "the log cannot be synced"))
+            try await consumer.rewind(to: .after(first))
+            #expect(!consumer.status().isProtected)
+            #expect(disk.failures > failures && disk.syncs == syncs)
+            disk.fail(nil)
+            try await until { consumer.status().isProtected }
+            #expect(disk.syncs > syncs)
+        }
+    }
+}
+
 /// What was committed when each sync began, and what was handed to the broker when.
 private final class SyncJournal: Sendable {
     private struct State {

@@ -37,6 +37,13 @@ struct FailureStateMachine: Sendable {
     /// Something went well, or somebody wants it to be tried anew.
     mutating func reset() { attempts = 0 }
 
+    /// A batch is merged, or skipped. Once all is that was to stand alone, nothing is any more: where the same comes again
+    /// after a rewind, it comes in whole batches.
+    mutating func passed(batchThrough end: Int64) {
+        reset()
+        if end >= isolatedThrough { isolatedThrough = -1 }
+    }
+
     /// How many transactions the next batch may hold, after the one at `sequence`.
     func pageSize(after sequence: Int64, usual: Int) -> Int { sequence < isolatedThrough ? 1 : usual }
 }
