@@ -163,12 +163,38 @@ struct RegressionTests {
             try await connection.declare(AMQPTopology(queues: [AMQPQueue("q", isAutoDelete: true)]))
             let consumer = try await connection.consume("q")
             await connection.offendConsumers()
+            while consumer.counts.restarts == 0 { try await Task.sleep(for: .milliseconds(5)) }
             let publisher = await connection.publisher()
-            var publication = numbered(7..<8, to: "q")
-            publication[0].isMandatory = true
             // Nowhere, until the queue is there again.
-            while try await publisher.publish(publication) != [.confirmed] {}
+            while consumer.counts.delivered == 0 { _ = try await publisher.publish(numbered(7..<8, to: "q")) }
             #expect(try await consumer.take(1).map(\.message.number) == [7])
+            #expect(connection.epoch == 1)
+        }
+    }
+
+    @Test("Tasks that prefer an executor, and suspend at each await, get each its reply")
+    func executorPreference() async throws {
+        let fixture = try await Fixture()
+        try await fixture.connected { connection in
+            try await connection.declare(AMQPTopology(queues: [AMQPQueue("q")]))
+            let publisher = await connection.publisher()
+            try await withTaskExecutorPreference(QueueExecutor()) {
+                try await withThrowingTaskGroup(of: Int.self) { group in
+                    for number in 0..<30 {
+                        group.addTask {
+                            #expect(try await publisher.publish(numbered(number..<number + 1, to: "q")) == [.confirmed])
+                            let consumer = try await connection.consume("q", AMQPConsumeOptions(prefetch: 1))
+                            let first = try await consumer.take(1)[0].message.number
+                            await consumer.close()
+                            _ = try await connection.inspect(queue: "q")
+                            return try #require(first)
+                        }
+                    }
+                    var numbers: Set<Int> = []
+                    for try await number in group { numbers.insert(number) }
+                    #expect(numbers == Set(0..<30))
+                }
+            }
             #expect(connection.epoch == 1)
         }
     }

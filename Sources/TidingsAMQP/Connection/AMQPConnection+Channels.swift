@@ -26,6 +26,7 @@ extension AMQPConnection {
     private func open(_ publisher: PublisherState) async throws(AMQPError) {
         let channel = try await openChannel(.publisher(publisher))
         _ = try await call(.selectConfirms, on: channel)
+        guard isUsable(channel) else { throw lostChannel(.selectConfirms) }
         // Closed meanwhile.
         guard publishers[publisher.id] === publisher else { return closeChannel(channel) }
         publisher.channel = channel
@@ -35,6 +36,7 @@ extension AMQPConnection {
     private func open(_ consumer: ConsumerState) async throws(AMQPError) {
         let channel = try await openChannel(.consumer(consumer))
         _ = try await call(.limitPrefetch(consumer.options.prefetch), on: channel)
+        guard isUsable(channel) else { throw lostChannel(.limitPrefetch(consumer.options.prefetch)) }
         // Closed meanwhile.
         guard consumers[consumer.id] === consumer else { return closeChannel(channel) }
         consumer.buffer.begin()

@@ -6,27 +6,26 @@ extension AMQPConnection {
     func call(
         _ request: Request, on channel: Channel, before deadline: ContinuousClock.Instant? = nil
     ) async throws(AMQPError) -> Reply {
-        guard let session, session[channel.number] === channel, !channel.isClosing else {
-            throw lostChannel(request)
-        }
-        do throws(AMQPError) {
-            session.handle.guarded.set(deadline: .now + configuration.sendTimeout)
-            try session.handle.send(request, channel: channel.number)
-        } catch {
-            drop(error)
-            throw error
-        }
         let deadline = deadline ?? .now + configuration.replyTimeout
-        let result = await withCheckedContinuation { continuation in
+        // Sent when the continuation is there: where a task prefers an executor, to wait is a step of its own, and the reply, or
+        // the end, may come before it.
+        let result = await withCheckedContinuation {
+            (continuation: CheckedContinuation<Result<Reply, AMQPError>, Never>) in
+            guard let session, isUsable(channel) else {
+                return continuation.resume(returning: .failure(lostChannel(request)))
+            }
             channel.pending = Channel.Pending(request: request, deadline: deadline, continuation: continuation)
+            session.handle.guarded.set(deadline: .now + configuration.sendTimeout)
+            send(request, on: channel)
         }
         let reply = try result.get()
         // The reply and the end may come together: then the number is nobody's, or another channel's.
-        guard self.session === session, session[channel.number] === channel, !channel.isClosing else {
-            throw lostChannel(request)
-        }
+        guard isUsable(channel) else { throw lostChannel(request) }
         return reply
     }
+
+    /// True where a channel is one of the present connection's, and not being closed. True until the next await at most.
+    func isUsable(_ channel: Channel) -> Bool { session?[channel.number] === channel && !channel.isClosing }
 
     /// Why there is no channel for a request.
     func lostChannel(_ request: Request) -> AMQPError {

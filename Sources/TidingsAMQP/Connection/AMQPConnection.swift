@@ -184,15 +184,18 @@ public actor AMQPConnection {
         if !status.state.isConnected {
             try await waitUntilOpen(within: configuration.timeToOpen)
         }
-        guard !isClosing else { throw AMQPError(.closed, "the connection is closed") }
         let buffer = DeliveryBuffer(prefetch: options.prefetch, mailbox: mailbox)
         let state = ConsumerState(id: nextID(), queue: queue, options: options, buffer: buffer)
-        consumers[state.id] = state
-        needsChannels = true
         let (mailbox, id) = (mailbox, state.id)
         try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
+            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+                guard !Task.isCancelled else { return continuation.resume(throwing: CancellationError()) }
+                guard !isClosing else {
+                    return continuation.resume(throwing: AMQPError(.closed, "the connection is closed"))
+                }
                 state.starter = continuation
+                consumers[id] = state
+                needsChannels = true
                 signal()
             }
         } onCancel: {
@@ -209,8 +212,14 @@ public actor AMQPConnection {
             hasEvent = false
             return
         }
-        waiterDeadline = deadline
-        await withCheckedContinuation { waiter = $0 }
+        await withCheckedContinuation { continuation in
+            guard !hasEvent else {
+                hasEvent = false
+                return continuation.resume()
+            }
+            waiterDeadline = deadline
+            waiter = continuation
+        }
     }
 
     /// Something has happened that `run()` has to see to.

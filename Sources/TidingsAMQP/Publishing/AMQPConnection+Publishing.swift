@@ -10,11 +10,12 @@ extension AMQPConnection {
         _ publications: [AMQPPublication], batch identity: PublishBatch.Identity, publisher id: Int,
         didEnqueue: @Sendable () -> Void
     ) async throws -> [PublishResult] {
-        guard let publisher = publishers[id], !isClosing else {
-            throw AMQPError(.closed, "the publisher, or its connection, is closed")
-        }
         try Task.checkCancellation()
         return try await withCheckedThrowingContinuation { continuation in
+            guard let publisher = publishers[id], !isClosing else {
+                let error = AMQPError(.closed, "the publisher, or its connection, is closed")
+                return continuation.resume(throwing: error)
+            }
             publisher.waiting.append(PublishBatch(publications, identity: identity, continuation: continuation))
             didEnqueue()
             if publisher.channel == nil {

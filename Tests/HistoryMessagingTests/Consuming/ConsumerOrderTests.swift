@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import PersistentHistory
 import Testing
@@ -120,16 +119,6 @@ private final class Halts: Sendable {
     }
 
     func goOn() { semaphore.signal() }
-}
-
-/// Threads that may block: there are others as soon as one does.
-private final class QueueExecutor: TaskExecutor {
-    private let queue = DispatchQueue(label: "agents", attributes: .concurrent)
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        queue.async { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-    }
 }
 
 extension PrivateBroker {
