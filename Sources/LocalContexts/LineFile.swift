@@ -30,19 +30,14 @@ struct LineFile: ~Copyable {
         guard descriptor >= 0 else { throw Self.failure(.cannotOpen, "cannot be opened", path) }
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
             let code = errno
-            close(descriptor)
             guard code == EWOULDBLOCK else { throw Self.failure(.cannotOpen, "cannot be locked", path, code) }
             throw HistoryError(.busy, "\(path) is being written by another process: stop it, or name another file")
         }
-        do throws(HistoryError) {
-            try recover()
-        } catch {
-            close(descriptor)
-            throw error
-        }
+        try recover()
     }
 
-    deinit { close(descriptor) }
+    /// Also where opening has failed after all: a number that is closed twice may be somebody else's by then.
+    deinit { if descriptor >= 0 { close(descriptor) } }
 
     private static func failure(
         _ code: HistoryError.Code, _ what: String, _ path: String, _ number: Int32 = errno
