@@ -5,7 +5,7 @@ import TidingsSQLite
 import TidingsTestKit
 
 /// Making commits durable, as agents ask for it.
-@Suite("Syncing the log", .timeLimit(.minutes(1)))
+@Suite("Syncing the log", .timeLimit(.minutes(3)))
 struct SyncTests {
     @Test("a sync is told before and after; what is thrown before stands for a disk that fails, and nothing is synced")
     func observed() async throws {

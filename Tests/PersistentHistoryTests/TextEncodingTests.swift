@@ -3,7 +3,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("Text of a database that is not in UTF-8", .timeLimit(.minutes(1)))
+@Suite("Text of a database that is not in UTF-8", .timeLimit(.minutes(3)))
 struct TextEncodingTests {
     @Test("history holds the same text whatever the database's encoding", arguments: ["UTF-16le", "UTF-16be", "UTF-8"])
     func textIsUTF8InHistory(encoding: String) async throws {

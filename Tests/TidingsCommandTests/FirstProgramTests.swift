@@ -3,7 +3,7 @@ import Testing
 import TidingsTestKit
 
 /// The README's first program is the one that is compiled, and it runs.
-@Suite(.timeLimit(.minutes(1)))
+@Suite(.timeLimit(.minutes(3)))
 struct FirstProgramTests {
     private static let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent()

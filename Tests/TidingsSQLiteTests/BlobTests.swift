@@ -129,7 +129,7 @@ struct BlobTests {
         #expect(try database.first("SELECT b FROM t WHERE id = 1") == [0, 1, 2, 3] as [UInt8])
     }
 
-    @Test("a blob outside a transaction whose commit fails when it closes says so", .timeLimit(.minutes(1)))
+    @Test("a blob outside a transaction whose commit fails when it closes says so", .timeLimit(.minutes(3)))
     func failedCommit() throws {
         let directory = try TemporaryDirectory()
         // With a rollback journal a reader holds up the commit.

@@ -18,7 +18,7 @@ struct BusyTests {
         try Database(path: path, options: OpenOptions(busyTimeout: timeout))
     }
 
-    @Test("a write gives up when its bound is reached, and the database is usable afterwards", .timeLimit(.minutes(1)))
+    @Test("a write gives up when its bound is reached, and the database is usable afterwards", .timeLimit(.minutes(3)))
     func timeout() throws {
         let holder = try open(timeout: .zero)
         let database = try open(timeout: .milliseconds(60))
@@ -84,7 +84,7 @@ struct BusyTests {
         }
     }
 
-    @Test("a snapshot that is out of date cannot be written from", .timeLimit(.minutes(1)))
+    @Test("a snapshot that is out of date cannot be written from", .timeLimit(.minutes(3)))
     func staleSnapshot() throws {
         let other = try open(timeout: .zero)
         let database = try open(timeout: .seconds(30))
@@ -100,7 +100,7 @@ struct BusyTests {
         #expect(try database.table("t") == [[1]])
     }
 
-    @Test("many connections may create one file at the same moment", .timeLimit(.minutes(1)))
+    @Test("many connections may create one file at the same moment", .timeLimit(.minutes(3)))
     func createdTogether() async throws {
         for round in 0..<100 {
             let path = directory.file("new\(round).db")

@@ -51,7 +51,7 @@ struct PermissionTests {
         try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
     }
 
-    @Test("a file that may only be read cannot be opened for writing", .timeLimit(.minutes(1)))
+    @Test("a file that may only be read cannot be opened for writing", .timeLimit(.minutes(3)))
     func readOnlyFile() async throws {
         try setMode(0o444, of: path)
         let error = try await Unprivileged().failure(toOpen: path, .readWrite)
@@ -61,7 +61,7 @@ struct PermissionTests {
         #expect(try await Unprivileged().failure(toOpen: path, .readOnly) == nil)
     }
 
-    @Test("a file that may not be read cannot be opened", .timeLimit(.minutes(1)))
+    @Test("a file that may not be read cannot be opened", .timeLimit(.minutes(3)))
     func unreadableFile() async throws {
         try setMode(0o000, of: path)
         let error = try await Unprivileged().failure(toOpen: path, .readOnly)
@@ -69,7 +69,7 @@ struct PermissionTests {
         #expect(error?.message == "cannot open \(path): no permission to read it")
     }
 
-    @Test("no file can be created in a directory that may only be read", .timeLimit(.minutes(1)))
+    @Test("no file can be created in a directory that may only be read", .timeLimit(.minutes(3)))
     func readOnlyDirectory() async throws {
         try setMode(0o555, of: directory.path)
         let error = try await Unprivileged().failure(toOpen: directory.file("new.db"), .create)
@@ -80,7 +80,7 @@ struct PermissionTests {
                 == "cannot create \(directory.file("new.db")): no permission to write in \(directory.path)")
     }
 
-    @Test("a file in a directory that may not be entered is not said to be missing", .timeLimit(.minutes(1)))
+    @Test("a file in a directory that may not be entered is not said to be missing", .timeLimit(.minutes(3)))
     func closedDirectory() async throws {
         try setMode(0o600, of: directory.path)
         let error = try await Unprivileged().failure(toOpen: path, .readOnly)

@@ -12,7 +12,7 @@ struct SQLiteConnectionTests {
         try await SQLiteConnection.open(directory.file("a.db"), options: OpenOptions(access: access))
     }
 
-    @Test("closures run on the connection and hand back what they return or throw", .timeLimit(.minutes(1)))
+    @Test("closures run on the connection and hand back what they return or throw", .timeLimit(.minutes(3)))
     func run() async throws {
         let connection = try await open()
         #expect(connection.path == directory.file("a.db"))
@@ -26,14 +26,14 @@ struct SQLiteConnectionTests {
         #expect(sum == 3)
     }
 
-    @Test("a file that cannot be opened throws, and leaves no connection", .timeLimit(.minutes(1)))
+    @Test("a file that cannot be opened throws, and leaves no connection", .timeLimit(.minutes(3)))
     func cannotOpen() async throws {
         let error = await #expect(throws: SQLiteError.self) { try await open(.readWrite) }
         #expect(error?.code == .cannotOpen)
         #expect(try await open().run { $0.isInTransaction } == false)
     }
 
-    @Test("after closing every call is refused; closing again is harmless", .timeLimit(.minutes(1)))
+    @Test("after closing every call is refused; closing again is harmless", .timeLimit(.minutes(3)))
     func close() async throws {
         let connection = try await open()
         await connection.close()
@@ -43,7 +43,7 @@ struct SQLiteConnectionTests {
         #expect(error?.message == "the connection to \(connection.path) is closed")
     }
 
-    @Test("closing gives the lock back", .timeLimit(.minutes(1)))
+    @Test("closing gives the lock back", .timeLimit(.minutes(3)))
     func closeInTransaction() async throws {
         let connection = try await open()
         try await connection.run { try $0.execute("CREATE TABLE t(a); BEGIN IMMEDIATE; INSERT INTO t VALUES (1)") }
@@ -53,7 +53,7 @@ struct SQLiteConnectionTests {
         #expect(try await other.run { try $0.table("t") } == [[2]])
     }
 
-    @Test("a connection that nobody holds gives its lock back too", .timeLimit(.minutes(1)))
+    @Test("a connection that nobody holds gives its lock back too", .timeLimit(.minutes(3)))
     func dropped() async throws {
         var connection: SQLiteConnection? = try await open()
         try await connection?.run { try $0.execute("CREATE TABLE t(a); BEGIN IMMEDIATE; INSERT INTO t VALUES (1)") }
@@ -63,7 +63,7 @@ struct SQLiteConnectionTests {
         #expect(try await other.run { try $0.table("t") } == [[2]])
     }
 
-    @Test("many tasks share a connection, one closure after the other", .timeLimit(.minutes(1)))
+    @Test("many tasks share a connection, one closure after the other", .timeLimit(.minutes(3)))
     func shared() async throws {
         let connection = try await open()
         try await connection.run { try $0.execute("CREATE TABLE t(a); INSERT INTO t VALUES (0)") }
@@ -85,7 +85,7 @@ struct SQLiteConnectionTests {
         #expect(try await connection.run { try $0.first("SELECT a FROM t", as: Int.self) } == 200)
     }
 
-    @Test("connections of one file wait for each other's writes", .timeLimit(.minutes(1)))
+    @Test("connections of one file wait for each other's writes", .timeLimit(.minutes(3)))
     func contention() async throws {
         let connection = try await open()
         try await connection.run { try $0.execute("CREATE TABLE t(a); INSERT INTO t VALUES (0)") }

@@ -56,14 +56,14 @@ private func waitForEnd(of name: String) async throws {
 
 @Suite("Threads of actors")
 struct ThreadExecutorTests {
-    @Test("what one task asks for runs in order", .timeLimit(.minutes(1)))
+    @Test("what one task asks for runs in order", .timeLimit(.minutes(3)))
     func order() async throws {
         let worker = try Worker()
         for number in 0..<2000 { await worker.append(number) }
         #expect(await worker.all() == Array(0..<2000))
     }
 
-    @Test("what many tasks ask for runs one at a time, each once", .timeLimit(.minutes(1)))
+    @Test("what many tasks ask for runs one at a time, each once", .timeLimit(.minutes(3)))
     func many() async throws {
         let worker = try Worker()
         await withTaskGroup(of: Void.self) { group in
@@ -80,7 +80,7 @@ struct ThreadExecutorTests {
         }
     }
 
-    @Test("everything runs on one thread, and two actors have two", .timeLimit(.minutes(1)))
+    @Test("everything runs on one thread, and two actors have two", .timeLimit(.minutes(3)))
     func oneThread() async throws {
         let first = try Worker()
         let second = try Worker()
@@ -93,7 +93,7 @@ struct ThreadExecutorTests {
         await first.checks()
     }
 
-    @Test("a blocked actor holds up nobody else", .timeLimit(.minutes(1)))
+    @Test("a blocked actor holds up nobody else", .timeLimit(.minutes(3)))
     func blocking() async throws {
         let blocked = try BlockingWorker()
         async let held: Void = blocked.block()
@@ -105,13 +105,13 @@ struct ThreadExecutorTests {
         await held
     }
 
-    @Test("the thread has the name, cut to what the kernel keeps", .timeLimit(.minutes(1)))
+    @Test("the thread has the name, cut to what the kernel keeps", .timeLimit(.minutes(3)))
     func names() async throws {
         #expect(try await Worker(name: "short").threadName() == "short")
         #expect(try await Worker(name: "a name that is too long").threadName() == "a name that is ")
     }
 
-    @Test("the thread ends when the actor goes", .timeLimit(.minutes(1)))
+    @Test("the thread ends when the actor goes", .timeLimit(.minutes(3)))
     func ends() async throws {
         let name = "ending"
         for _ in 0..<20 {
@@ -123,7 +123,7 @@ struct ThreadExecutorTests {
         #expect(try threads(named: name) == 0)
     }
 
-    @Test("the thread ends when the last reference goes on the thread itself", .timeLimit(.minutes(1)))
+    @Test("the thread ends when the last reference goes on the thread itself", .timeLimit(.minutes(3)))
     func endsOnItself() async throws {
         let name = "self-ending"
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -136,7 +136,7 @@ struct ThreadExecutorTests {
         #expect(try threads(named: name) == 0)
     }
 
-    @Test("an actor that was never used leaves no thread behind", .timeLimit(.minutes(1)))
+    @Test("an actor that was never used leaves no thread behind", .timeLimit(.minutes(3)))
     func unused() async throws {
         let name = "unused"
         for _ in 0..<50 { _ = try Worker(name: name) }

@@ -5,7 +5,7 @@ import Testing
 import TidingsServices
 import TidingsTestKit
 
-@Suite("The log on standard error", .timeLimit(.minutes(1)))
+@Suite("The log on standard error", .timeLimit(.minutes(3)))
 struct LoggerTests {
     private static let time = "time=2023-11-14T22:13:20.000000Z"
 

@@ -3,7 +3,7 @@ import PersistentHistory
 import Testing
 import TidingsServices
 
-@Suite("Service groups", .timeLimit(.minutes(1)))
+@Suite("Service groups", .timeLimit(.minutes(3)))
 struct ServiceGroupTests {
     struct BodyError: Error, Equatable {}
 
@@ -117,7 +117,7 @@ struct ServiceGroupTests {
 }
 
 /// One after the other: there can be only one in a process.
-@Suite("Service groups that wait for signals", .serialized, .timeLimit(.minutes(1)))
+@Suite("Service groups that wait for signals", .serialized, .timeLimit(.minutes(3)))
 struct WaitingGroupTests {
     let record = Record()
 

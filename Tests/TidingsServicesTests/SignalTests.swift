@@ -2,7 +2,7 @@ import Glibc
 import Testing
 import TidingsTestKit
 
-@Suite("Signals end a program", .timeLimit(.minutes(1)))
+@Suite("Signals end a program", .timeLimit(.minutes(3)))
 struct SignalTests {
     /// A program with two services that run.
     private struct Program {

@@ -2,7 +2,7 @@ import HistoryMessaging
 import Testing
 import TidingsServices
 
-@Suite("A service that says it was cancelled, and was not", .timeLimit(.minutes(1)))
+@Suite("A service that says it was cancelled, and was not", .timeLimit(.minutes(3)))
 struct StrayCancellationTests {
     /// Ends with a cancellation of something of its own.
     private struct Stray: HistoryService {

@@ -6,7 +6,7 @@ import TidingsTestKit
 
 @testable import HistoryMessaging
 
-@Suite("A consumer whose history was lost", .timeLimit(.minutes(1)))
+@Suite("A consumer whose history was lost", .timeLimit(.minutes(3)))
 struct ConsumerLineageTests {
     private struct NoSpace: Error {}
 

@@ -7,7 +7,7 @@ import TidingsTestKit
 @testable import HistoryMessaging
 
 /// What the broker holds of a consumer, seen from the broker's side.
-@Suite("Consumer's order, seen by the broker", .timeLimit(.minutes(1)))
+@Suite("Consumer's order, seen by the broker", .timeLimit(.minutes(3)))
 struct ConsumerOrderTests {
     @Test("PHT14: run() while running throws alreadyRunning, and the queue has one consumer as before")
     func secondRun() async throws {

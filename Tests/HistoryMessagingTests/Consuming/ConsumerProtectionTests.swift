@@ -7,7 +7,7 @@ import TidingsTestKit
 @testable import HistoryMessaging
 
 /// What the store knows of a consumer: that it is there, and how far it has come.
-@Suite("What the store knows of a consumer", .timeLimit(.minutes(1)))
+@Suite("What the store knows of a consumer", .timeLimit(.minutes(3)))
 struct ConsumerProtectionTests {
     private func record(_ store: HistoryStore) async throws -> ConsumerRecord? {
         try await store.consumers().first { $0.name == "c" }

@@ -7,7 +7,7 @@ import TidingsTestKit
 @testable import HistoryMessaging
 
 /// What goes wrong in between: a full disk, commands that come at the wrong time, hooks that throw what they should not.
-@Suite("Consumer in trouble", .timeLimit(.minutes(1)))
+@Suite("Consumer in trouble", .timeLimit(.minutes(3)))
 struct ConsumerTroubleTests {
     private struct NoSpace: Error, CustomStringConvertible { let description = "no space left" }
 

@@ -2,7 +2,7 @@ import Testing
 
 @testable import HistoryMessaging
 
-@Suite("Wakeup", .timeLimit(.minutes(1)))
+@Suite("Wakeup", .timeLimit(.minutes(3)))
 struct WakeupTests {
     @Test("A wait ends at its time, by a signal before or meanwhile, and by a cancellation")
     func endings() async {

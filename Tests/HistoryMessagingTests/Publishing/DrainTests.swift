@@ -8,7 +8,7 @@ import TidingsTestKit
 @testable import HistoryMessaging
 
 /// How long a publisher that was told to stop goes on.
-@Suite("Draining", .timeLimit(.minutes(1)))
+@Suite("Draining", .timeLimit(.minutes(3)))
 struct DrainTests {
     @Test("Told to stop while page after page finds room, it ends when its time is over")
     func catchingUp() async throws {

@@ -6,7 +6,7 @@ import TidingsSQLite
 import TidingsTestKit
 
 /// What is handed to the broker is on the disk: seen in the order of syncs and hand-overs, with `synchronous` NORMAL.
-@Suite("Durable, then published", .timeLimit(.minutes(1)))
+@Suite("Durable, then published", .timeLimit(.minutes(3)))
 struct DurableFirstTests {
     private let journal = SyncJournal()
     private let logger = RecordingLogger()
@@ -107,7 +107,7 @@ final class CountedDisk: Sendable {
 }
 
 /// Whoever is told that history is held for it relies on that: with `synchronous` NORMAL too.
-@Suite("Durable, then registered", .timeLimit(.minutes(1)))
+@Suite("Durable, then registered", .timeLimit(.minutes(3)))
 struct DurableRegistrationTests {
     private let disk = CountedDisk()
 

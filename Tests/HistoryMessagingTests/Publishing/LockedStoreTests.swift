@@ -6,7 +6,7 @@ import TidingsSQLite
 import TidingsTestKit
 
 /// A store that another connection has locked for longer than the busy timeout when a service starts.
-@Suite("A store that is locked at the start", .timeLimit(.minutes(1)))
+@Suite("A store that is locked at the start", .timeLimit(.minutes(3)))
 struct LockedStoreTests {
     private let fixture: PublishingFixture
     private let logger = RecordingLogger()

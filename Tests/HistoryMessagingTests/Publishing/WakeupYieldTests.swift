@@ -2,7 +2,7 @@ import Testing
 
 @testable import HistoryMessaging
 
-@Suite("Wakeup, a time that has passed", .timeLimit(.minutes(1)))
+@Suite("Wakeup, a time that has passed", .timeLimit(.minutes(3)))
 struct WakeupYieldTests {
     /// Looks again and again until somebody has changed what it sees.
     private actor Looker {

@@ -4,7 +4,7 @@ import Testing
 import TidingsSQLite
 import TidingsTestKit
 
-@Suite("Written origins", .timeLimit(.minutes(1)))
+@Suite("Written origins", .timeLimit(.minutes(3)))
 struct WrittenOriginsTests {
     @Test("every origin that has written is known, once; one that wrote nothing is not")
     func known() async throws {
