@@ -8,14 +8,6 @@ import TidingsTestKit
 
 @Suite("Consumer's failures", .timeLimit(.minutes(2)))
 struct ConsumerFailureTests {
-    /// Waits until the consumer is stalled, and says why.
-    private func stalled(_ consumer: HistoryConsumer) async -> String {
-        while true {
-            if case .stalled(let reason) = consumer.status().state { return reason }
-            try? await Task.sleep(for: .milliseconds(2))
-        }
-    }
-
     @Test("After the configured attempts it is stalled, says why, and goes on when told to retry")
     func retry() async throws {
         let fixture = try await ConsumerFixture()
@@ -25,7 +17,7 @@ struct ConsumerFailureTests {
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 4 })
         let head = try await fixture.insert(3)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "cannot merge 3")
+            #expect(try await stalled(consumer) == "cannot merge 3")
             // The first attempt was at all of them; then each alone.
             #expect(consumer.status().counts.failures == 5)
             #expect(consumer.status().token?.sequence == 2)
@@ -47,11 +39,11 @@ struct ConsumerFailureTests {
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 2 })
         let head = try await fixture.insert(5)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "cannot merge 3")
+            #expect(try await stalled(consumer) == "cannot merge 3")
             try await consumer.skip(reason: "known bad")
             // It returns when that is done.
             #expect(consumer.status().counts.skipped == 1)
-            #expect(await stalled(consumer) == "cannot merge 5")
+            #expect(try await stalled(consumer) == "cannot merge 5")
             try await consumer.skip(reason: "also bad")
             try await consumer.waitUntilCaughtUp(to: head)
             let error = await #expect(throws: MessagingError.self) { try await consumer.skip(reason: "nothing") }
@@ -75,7 +67,8 @@ struct ConsumerFailureTests {
         context.fail(at: [1])
         let consumer = HistoryConsumer(
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 1 })
-        try await withServices(consumer) { #expect(await stalled(consumer) == "cannot merge 1") }
+        let reason = try await withServices(consumer) { try await stalled(consumer) }
+        #expect(reason == "cannot merge 1")
         context.fail(at: [])
         let head = try await fixture.store.currentToken()
         try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
@@ -91,7 +84,7 @@ struct ConsumerFailureTests {
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 1 })
         try await fixture.insert(2)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "cannot merge 2")
+            #expect(try await stalled(consumer) == "cannot merge 2")
             try await consumer.rewind(to: .now)
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
         }
@@ -108,7 +101,7 @@ struct ConsumerFailureTests {
             fixture.store, name: "c", contexts: [context], options: fixture.options { $0.attemptsBeforeStall = 2 })
         let head = try await fixture.insert(2)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "cannot merge 3")
+            #expect(try await stalled(consumer) == "cannot merge 3")
             if isSkipped { try await consumer.skip(reason: "bad") }
             context.fail(at: [])
             consumer.retry()

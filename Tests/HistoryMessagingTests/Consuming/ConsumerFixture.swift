@@ -1,6 +1,7 @@
 import Foundation
 import HistoryMessaging
 import PersistentHistory
+import Testing
 import TidingsAMQP
 import TidingsSQLite
 import TidingsTestKit
@@ -207,4 +208,15 @@ struct PrintLogger: HistoryLogger {
         let fields = entry.fields.map { " \($0.name)=\($0.value)" }.joined()
         FileHandle.standardError.write(Data("\(level.name) \(entry.service): \(entry.message)\(fields)\n".utf8))
     }
+}
+
+/// Waits until a consumer is stalled, and says why.
+func stalled(_ consumer: HistoryConsumer, sourceLocation: SourceLocation = #_sourceLocation) async throws -> String {
+    let reason = Locked<String?>(nil)
+    try await until(sourceLocation: sourceLocation) {
+        guard case .stalled(let why) = consumer.status().state else { return false }
+        reason.withLock { $0 = why }
+        return true
+    }
+    return try #require(reason.withLock { $0 }, sourceLocation: sourceLocation)
 }

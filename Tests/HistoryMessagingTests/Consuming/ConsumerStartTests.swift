@@ -130,7 +130,7 @@ struct ConsumerStartTests {
             try await consumer.waitUntilCaughtUp(to: head)
             #expect(recording.sequences == [1, 2, 3])
             try await consumer.rewind(to: .beginning)
-            while recording.sequences.count < 6 { try await Task.sleep(for: .milliseconds(2)) }
+            try await until { recording.sequences.count >= 6 }
             #expect(recording.sequences == [1, 2, 3, 1, 2, 3])
             #expect(mirror.wholeLoads == 1)
             try await consumer.rewind(to: .snapshot)

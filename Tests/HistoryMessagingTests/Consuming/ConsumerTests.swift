@@ -137,9 +137,7 @@ struct ConsumerTests {
         let consumer = HistoryConsumer(fixture.store, name: "c", contexts: [own], options: fixture.options())
         try await withServices(consumer) {
             let token = try await fixture.insert(5)
-            while try await fixture.store.consumers().map(\.acknowledged) != [token] {
-                try await Task.sleep(for: .milliseconds(2))
-            }
+            try await until { try await fixture.store.consumers().map(\.acknowledged) == [token] }
         }
         #expect(own.sequences == [])
         _ = try await HistoryCleaner(fixture.store).clean()
@@ -176,7 +174,7 @@ struct ConsumerTests {
             fixture.store, name: "c", contexts: [context], options: fixture.options(example.change))
         try await withServices(consumer) {
             try await consumer.waitUntilCaughtUp(to: head)
-            while consumer.status().acknowledged != head { try await Task.sleep(for: .milliseconds(2)) }
+            try await until { consumer.status().acknowledged == head }
         }
         #expect(context.sequences == example.expected)
         #expect(consumer.status().token == head)
@@ -214,11 +212,11 @@ struct ConsumerTests {
         }
         await consumer.observe("article", .insert) { journal.add("observer \($0.count)") }
         try await withServices(consumer) {
-            while consumer.status().acknowledged == nil { try await Task.sleep(for: .milliseconds(2)) }
+            try await until { consumer.status().acknowledged != nil }
             journal.clear()
             let token = try await fixture.insert()
             try await consumer.waitUntilCaughtUp(to: token)
-            while consumer.status().acknowledged != token { try await Task.sleep(for: .milliseconds(2)) }
+            try await until { consumer.status().acknowledged == token }
         }
         let expected = [
             "consumerBeforeMerge", #"hook 1 of ["a", "b"]"#, "merge a", "merge b", "observer 1", "consumerAfterMerge",
@@ -297,7 +295,7 @@ struct ConsumerTests {
         try await withServices(consumer) {
             for _ in 0..<3 {
                 let token = try await fixture.insert()
-                while consumer.status().acknowledged != token { try await Task.sleep(for: .milliseconds(2)) }
+                try await until { consumer.status().acknowledged == token }
             }
         }
         #expect(consumer.status().counts.transactions == 0)
@@ -362,7 +360,7 @@ struct ConsumerTests {
         let token = try await fixture.insert()
         for _ in 0..<3 {
             try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: token) }
-            while await consumer.livingAgents > 0 { try await Task.sleep(for: .milliseconds(2)) }
+            try await until { await consumer.livingAgents == 0 }
         }
     }
 

@@ -11,15 +11,6 @@ import TidingsTestKit
 struct ConsumerTroubleTests {
     private struct NoSpace: Error, CustomStringConvertible { let description = "no space left" }
 
-    /// Waits until the consumer is stalled, and says why.
-    private func stalled(_ consumer: HistoryConsumer) async -> String {
-        while !Task.isCancelled {
-            if case .stalled(let reason) = consumer.status().state { return reason }
-            try? await Task.sleep(for: .milliseconds(2))
-        }
-        return "never"
-    }
-
     // MARK: The token's file
 
     @Test("A token that cannot be written is told to nobody before it can be")
@@ -43,7 +34,7 @@ struct ConsumerTroubleTests {
             try await until { consumer.status().acknowledged == first }
             isFull.withLock { $0 = true }
             let second = try await fixture.insert()
-            while refused.withLock({ $0 }) < 4 { try await Task.sleep(for: .milliseconds(2)) }
+            try await until { refused.withLock({ $0 }) >= 4 }
             #expect(context.sequences == [1, 2, 3])
             #expect(consumer.status().token == first)
             #expect(consumer.status().acknowledged == first)
@@ -69,7 +60,7 @@ struct ConsumerTroubleTests {
             })
         let head = try await fixture.insert(2)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "cannot merge 2")
+            #expect(try await stalled(consumer) == "cannot merge 2")
             isFull.withLock { $0 = true }
             await #expect(throws: NoSpace.self) { try await consumer.rewind(to: .now) }
             isFull.withLock { $0 = false }
@@ -103,7 +94,7 @@ struct ConsumerTroubleTests {
         let head = try await fixture.insert()
         let other = try await SQLiteConnection.open(fixture.temporary.path)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "cannot merge 2")
+            #expect(try await stalled(consumer) == "cannot merge 2")
             // The record of the skip waits for this one.
             try await other.run { db in try db.execute("BEGIN IMMEDIATE") }
             async let skip: Void = consumer.skip(reason: "too late")
@@ -120,7 +111,7 @@ struct ConsumerTroubleTests {
             }
             context.fail(at: [4])
             let next = try await fixture.insert(3)
-            _ = await stalled(consumer)
+            _ = try await stalled(consumer)
             context.fail(at: [])
             consumer.retry()
             try await consumer.waitUntilCaughtUp(to: next)
@@ -141,10 +132,10 @@ struct ConsumerTroubleTests {
             options: fixture.options { $0.attemptsBeforeStall = 2 })
         let head = try await fixture.insert(2)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "cannot merge 2")
+            #expect(try await stalled(consumer) == "cannot merge 2")
             durable.fail(true)
             await #expect(throws: FileContext.Failure.self) { try await consumer.skip(reason: "bad") }
-            #expect(await stalled(consumer) == "cannot merge 2")
+            #expect(try await stalled(consumer) == "cannot merge 2")
             durable.fail(false)
             try await consumer.skip(reason: "bad")
             #expect(consumer.status().counts.skipped == 1)
@@ -204,9 +195,9 @@ struct ConsumerTroubleTests {
             fixture.store, name: "c", contexts: [view], options: fixture.options { $0.attemptsBeforeStall = 1 })
         let head = try await fixture.insert(2)
         try await withServices(consumer) {
-            #expect(await stalled(consumer) == "no space left")
+            #expect(try await stalled(consumer) == "no space left")
             await #expect(throws: NoSpace.self) { try await consumer.rewind(to: .now) }
-            #expect(await stalled(consumer) == "no space left")
+            #expect(try await stalled(consumer) == "no space left")
             #expect(view.state.withLock { $0.loads } == 2)
             view.state.withLock { $0.isFailing = false }
             try await consumer.rewind(to: .now)
@@ -226,7 +217,7 @@ struct ConsumerTroubleTests {
         try await consumer.rewind(to: .after(first))
         try await fixture.store.deleteHistory(before: .sequence(4))
         try await withServices(consumer) {
-            #expect(await stalled(consumer).hasPrefix("tokenExpired"))
+            #expect(try await stalled(consumer).hasPrefix("tokenExpired"))
             try await consumer.rewind(to: .now)
             try await consumer.waitUntilCaughtUp(to: fixture.insert())
         }
@@ -248,7 +239,8 @@ struct ConsumerTroubleTests {
         try await consumer.rewind(to: .beginning)
         // This run finds no place at all.
         isFull.withLock { $0 = true }
-        try await withServices(consumer) { #expect(await stalled(consumer) == "no space left") }
+        let reason = try await withServices(consumer) { try await stalled(consumer) }
+        #expect(reason == "no space left")
         #expect(context.sequences == [1, 2, 3])
         isFull.withLock { $0 = false }
         try await withServices(consumer) { try await consumer.waitUntilCaughtUp(to: head) }
@@ -316,10 +308,10 @@ struct ConsumerTroubleTests {
             try await until { consumer.status().counts.deliveries == 1 }
             let second = try await fixture.fixture.insert()
             let third = try await fixture.fixture.insert()
-            #expect(await stalled(consumer) == "cannot merge 3")
+            #expect(try await stalled(consumer) == "cannot merge 3")
             try await until { consumer.status().counts.deliveries == 3 }
             try await consumer.rewind(to: .after(second))
-            #expect(await stalled(consumer) == "cannot merge 3")
+            #expect(try await stalled(consumer) == "cannot merge 3")
             // What is merged is acked, the third one is not.
             try await fixture.wait(forUnsettled: 1, in: names.queue(of: "c"))
             context.fail(at: [])
